@@ -1,0 +1,65 @@
+r"""relatum: contrastive representation learning, exact, measured and explained.
+
+A contrastive loss is an objective over the scores that a critic gives to related and unrelated
+pairs::
+
+    from relatum import ContrastiveLoss, RPC, Cosine
+
+    loss = ContrastiveLoss(RPC(alpha=1.0, beta=0.005, gamma=1.0), Cosine(temperature=0.1))
+    value = loss(z1, z2)        # (n, d) and (n, d); value.backward()
+
+Objectives: ``CPC``, ``DV``, ``NWJ``, ``JS``, ``WPC``, ``RPC`` (and ``chi_square()``, the spectral
+contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``, ``Bilinear``,
+``TwoTower``, ``JointMLP``. The theory of RPC: ``rpc_bounds`` and the functions of
+:mod:`relatum.relative`. Training, probes and reports live in the sub-packages and in the command
+``relatum``.
+"""
+
+from .critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
+from .losses import ContrastiveLoss, gradient_penalty
+from .objectives import (
+    CPC,
+    DV,
+    JS,
+    NWJ,
+    OBJECTIVES,
+    RPC,
+    WPC,
+    Hinge,
+    Logistic,
+    chi_square,
+)
+from .relative import (
+    density_ratio,
+    least_squares_form,
+    log_density_ratio,
+    relative_density_ratio,
+    rpc_bounds,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CPC",
+    "DV",
+    "JS",
+    "NWJ",
+    "OBJECTIVES",
+    "RPC",
+    "WPC",
+    "Bilinear",
+    "ContrastiveLoss",
+    "Cosine",
+    "DotProduct",
+    "Hinge",
+    "JointMLP",
+    "Logistic",
+    "TwoTower",
+    "chi_square",
+    "density_ratio",
+    "gradient_penalty",
+    "least_squares_form",
+    "log_density_ratio",
+    "relative_density_ratio",
+    "rpc_bounds",
+]

@@ -1,0 +1,209 @@
+r"""Critics that are inner products, :math:`f(x, y) = \langle u(x), v(y) \rangle`.
+
+Only these can be summed over all pairs in linear time, so their factors are part of their face.
+The temperature enters both factors as a square root: scores are divided by T, and the two factors
+of a symmetric critic stay the same tensor when x and y are.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .temperature import Temperature
+
+__all__ = ["Bilinear", "Cosine", "DotProduct", "TwoTower"]
+
+Factors = tuple[Float[Tensor, "*a d"], Float[Tensor, "*b d"]]
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Float32 or better: sums of products of half-precision numbers are not kept in half."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _inner(factors: Factors) -> Tensor:
+    u, v = factors
+    with torch.autocast(u.device.type, enabled=False):
+        return (u * v).sum(-1)
+
+
+class DotProduct(nn.Module):
+    r"""The dot product :math:`f(x, y) = \langle x, y \rangle / T`.
+
+    The critic of RPC in the paper, on raw projections with a large T (128 on CIFAR, 32 on
+    ImageNet).
+
+    Args:
+        temperature: T > 0.
+        learn: Whether T is learned (then stored as log(1/T) and capped at 1/T = 100).
+
+    Example:
+        >>> x = torch.tensor([[1.0, 2.0]])
+        >>> DotProduct(temperature=2.0)(x, x)
+        tensor([2.5000])
+    """
+
+    symmetric = True
+
+    def __init__(self, temperature: float = 1.0, learn: bool = False) -> None:
+        super().__init__()
+        self.temperature = Temperature(temperature, learn)
+
+    def forward(self, x: Float[Tensor, "*a d"], y: Float[Tensor, "*b d"]) -> Float[Tensor, "*c"]:
+        """The scores, broadcasting over leading axes."""
+        return _inner(self.factors(x, y))
+
+    def factors(self, x: Float[Tensor, "*a d"], y: Float[Tensor, "*b d"]) -> Factors:
+        """(x, y), each divided by √T."""
+        root = self.temperature.root()
+        u = _wide(x) * root
+        return u, u if x is y else _wide(y) * root
+
+
+class Cosine(nn.Module):
+    r"""Cosine similarity, :math:`f(x, y) = \cos(x, y) / T`; scores lie in [−1/T, 1/T].
+
+    A zero vector has similarity 0 to everything, and gradient zero.
+
+    Args:
+        temperature: T > 0.
+        learn: Whether T is learned (then stored as log(1/T) and capped at 1/T = 100).
+
+    Example:
+        >>> Cosine(temperature=0.5)(torch.tensor([[3.0, 4.0]]), torch.tensor([[6.0, 8.0]]))
+        tensor([2.])
+    """
+
+    symmetric = True
+
+    def __init__(self, temperature: float = 0.1, learn: bool = False) -> None:
+        super().__init__()
+        self.temperature = Temperature(temperature, learn)
+
+    def forward(self, x: Float[Tensor, "*a d"], y: Float[Tensor, "*b d"]) -> Float[Tensor, "*c"]:
+        """The scores, broadcasting over leading axes."""
+        return _inner(self.factors(x, y))
+
+    def factors(self, x: Float[Tensor, "*a d"], y: Float[Tensor, "*b d"]) -> Factors:
+        """The directions of x and y, each divided by √T."""
+        root = self.temperature.root()
+        u = _direction(x) * root
+        return u, u if x is y else _direction(y) * root
+
+
+def _direction(x: Tensor) -> Tensor:
+    x = _wide(x)
+    # Dividing by the largest entry first: squares of numbers below 1e-19 or above 1e19 do not fit
+    # in float32. The quotient is a constant to autograd, since a direction does not depend on it.
+    largest = x.detach().abs().amax(-1, keepdim=True)
+    x = x / largest.where(largest > 0, 1)
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    zero = norm == 0
+    # Masked before and after the division, so that a zero row has gradient 0 and not 0 * inf.
+    return (x / norm.masked_fill(zero, 1)).masked_fill(zero, 0)
+
+
+class Bilinear(nn.Module):
+    r"""A bilinear form, :math:`f(x, y) = x^\top W y / T` with a learned matrix W.
+
+    Args:
+        dim_x: Dimension of x.
+        dim_y: Dimension of y.
+        temperature: T > 0.
+        learn: Whether T is learned.
+
+    Raises:
+        ValueError: If a dimension is below 1.
+
+    Example:
+        >>> critic = Bilinear(3, 2)
+        >>> critic(torch.zeros(4, 3), torch.zeros(4, 2)).shape
+        torch.Size([4])
+    """
+
+    symmetric = False
+
+    def __init__(
+        self, dim_x: int, dim_y: int, temperature: float = 1.0, learn: bool = False
+    ) -> None:
+        super().__init__()
+        for name, dim in (("dim_x", dim_x), ("dim_y", dim_y)):
+            if dim < 1:
+                raise ValueError(f"{name} must be at least 1, got {dim}")
+        # Scores of standardised inputs start with variance 1 for any dimensions.
+        self.weight = nn.Parameter(torch.randn(dim_x, dim_y) / (dim_x * dim_y) ** 0.5)
+        self.temperature = Temperature(temperature, learn)
+
+    def forward(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Float[Tensor, "*c"]:
+        """The scores, broadcasting over leading axes."""
+        return _inner(self.factors(x, y))
+
+    def factors(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Factors:
+        """(xW, y), each divided by √T."""
+        root = self.temperature.root()
+        with torch.autocast(x.device.type, enabled=False):
+            wide = _wide(x)
+            u = wide @ _wide(self.weight).to(wide.dtype) * root
+        return u, _wide(y) * root
+
+
+class TwoTower(nn.Module):
+    r"""Two networks and an inner product, :math:`f(x, y) = \langle u(x), v(y) \rangle / T`.
+
+    Args:
+        tower_x: A module from (n, dx) to (n, d).
+        tower_y: A module from (n, dy) to (n, d); None shares ``tower_x``, which makes the critic
+            symmetric.
+        temperature: T > 0.
+        learn: Whether T is learned.
+        normalize: Whether u and v are divided by their norms (scores are then cosines / T).
+
+    Example:
+        >>> critic = TwoTower(nn.Linear(3, 8), nn.Linear(2, 8))
+        >>> critic(torch.zeros(4, 1, 3), torch.zeros(1, 5, 2)).shape
+        torch.Size([4, 5])
+    """
+
+    def __init__(
+        self,
+        tower_x: nn.Module,
+        tower_y: nn.Module | None = None,
+        temperature: float = 1.0,
+        learn: bool = False,
+        normalize: bool = False,
+    ) -> None:
+        super().__init__()
+        self.tower_x = tower_x
+        self.tower_y = tower_x if tower_y is None else tower_y
+        self.inner = Cosine(temperature, learn) if normalize else DotProduct(temperature, learn)
+
+    @property
+    def symmetric(self) -> bool:
+        """True if both sides share one tower."""
+        return self.tower_y is self.tower_x
+
+    @property
+    def temperature(self) -> Temperature:
+        """The temperature of the inner product."""
+        return self.inner.temperature
+
+    def forward(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Float[Tensor, "*c"]:
+        """The scores, broadcasting over leading axes."""
+        return _inner(self.factors(x, y))
+
+    def factors(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Factors:
+        """The two towers' outputs, scaled."""
+        u = _through(self.tower_x, x)
+        v = u if x is y and self.symmetric else _through(self.tower_y, y)
+        return self.inner.factors(u, v)
+
+
+def _through(tower: nn.Module, x: Tensor) -> Tensor:
+    """Applies a tower to the last axis: (n, d) networks must not see the pairing's axes."""
+    if x.ndim == 2:
+        out: Tensor = tower(x)
+        return out
+    out = tower(x.reshape(-1, x.shape[-1]))
+    return out.reshape(*x.shape[:-1], out.shape[-1])

@@ -1,0 +1,314 @@
+r"""The loss: one module that binds an objective, a critic and a pairing."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .base import Critic, CrossEntropyObjective, Objective, Scores
+from .scores import PAIRINGS, bank, explicit
+
+__all__ = ["ContrastiveLoss", "gradient_penalty"]
+
+
+class ContrastiveLoss(nn.Module):
+    r"""A contrastive loss: :math:`-J(f)` for an objective J, a critic f and a pairing.
+
+    The loss is exactly :math:`-J`, in nats (``Logistic`` in bits), with one exception: for ``CPC``
+    and ``WPC`` it is the cross-entropy :math:`\log K - J` over the K candidates of an anchor, as
+    people know NT-Xent. ``ContrastiveLoss(WPC(), ...)`` is that cross-entropy alone: the Lipschitz
+    penalty is :func:`gradient_penalty`, which needs the network's inputs.
+
+    Args:
+        objective: What is maximised, e.g. ``RPC(1.0, 0.005, 1.0)``.
+        critic: How a pair is scored, e.g. ``Cosine(temperature=0.1)``; its parameters, if any,
+            are parameters of this module.
+        pairing: ``"two_view"`` (SimCLR's 2N rows), ``"in_batch"`` (x_i against all y_j),
+            ``"in_batch_symmetric"`` (both directions, averaged), or None: two views, or the given
+            pairs when ``negatives=`` is passed. :mod:`relatum.scores.pairings` says which pairs
+            count as negatives in each.
+        block_size: Bounds memory: separable critics are reduced in square tiles of this side,
+            joint critics this many anchors at a time, recomputed in the backward pass. It never
+            changes the result. None decides by the number of scores.
+
+    Raises:
+        TypeError: If the objective or critic is not one, or inputs are not floating point.
+        ValueError: If the pairing is unknown, a two-view pairing meets a critic whose sides
+            differ, shapes do not fit, or nothing is left to contrast with.
+
+    Example:
+        >>> from relatum import RPC, Cosine
+        >>> loss = ContrastiveLoss(RPC(1.0, 0.005, 1.0), Cosine(temperature=0.1))
+        >>> z1, z2 = torch.eye(4), torch.eye(4)
+        >>> loss(z1, z2)
+        tensor(-9.7500)
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        critic: Critic,
+        pairing: str | None = None,
+        block_size: int | None = None,
+    ) -> None:
+        super().__init__()
+        if isinstance(objective, type) or not callable(objective):
+            hint = f"{objective.__name__}()" if isinstance(objective, type) else "RPC()"
+            raise TypeError(f"objective must be an instance such as {hint}, got {objective!r}")
+        if isinstance(critic, type) or not callable(critic):
+            hint = f"{critic.__name__}(...)" if isinstance(critic, type) else "Cosine(0.1)"
+            raise TypeError(f"critic must be an instance such as {hint}, got {critic!r}")
+        if pairing is not None and pairing not in PAIRINGS:
+            near = difflib.get_close_matches(str(pairing), PAIRINGS, 1, 0)
+            raise ValueError(
+                f"pairing must be None or one of {', '.join(PAIRINGS)}, got {pairing!r}; "
+                f"the nearest is {near[0]!r}"
+            )
+        if block_size is not None and block_size < 1:
+            raise ValueError(f"block_size must be at least 1, got {block_size}")
+        self.objective, self.critic = objective, critic
+        self.pairing, self.block_size = pairing, block_size
+        if pairing == "two_view":
+            self._check_symmetric()
+
+    def forward(
+        self,
+        x: Float[Tensor, "n dx"],
+        y: Float[Tensor, "n dy"],
+        *,
+        ids: Tensor | None = None,
+        negatives: Tensor | None = None,
+        negative_ids: Tensor | None = None,
+        negative_mask: Tensor | None = None,
+        **unsupported: Any,
+    ) -> Float[Tensor, ""]:
+        """The loss of a batch of related pairs (x_i, y_i).
+
+        Args:
+            x: One side of the pairs, (n, dx).
+            y: The other side, (n, dy).
+            ids: One integer per pair; candidates with the anchor's id are not its negatives. A
+                negative number belongs to nobody else.
+            negatives: Given negatives instead of the batch's: (n, k, dy), k for each anchor, or
+                (m, dy), one bank shared by all.
+            negative_ids: Ids of the given negatives, of their shape without the last axis.
+            negative_mask: True where a given negative counts, (n, k) or (n, m).
+            unsupported: Anything else is refused by name.
+        """
+        given = {"negatives": negatives, "negative_ids": negative_ids}
+        scores = self.scores(x, y, ids=ids, negative_mask=negative_mask, **given, **unsupported)
+        return self.from_scores(scores)
+
+    def scores(
+        self,
+        x: Float[Tensor, "n dx"],
+        y: Float[Tensor, "n dy"],
+        *,
+        ids: Tensor | None = None,
+        negatives: Tensor | None = None,
+        negative_ids: Tensor | None = None,
+        negative_mask: Tensor | None = None,
+        **unsupported: Any,
+    ) -> Scores:
+        """Positives and negatives of a batch, from which losses and readings follow."""
+        _refuse(unsupported)
+        x, y = _features("x", x), _features("y", y)
+        _check_pair(x, y)
+        ids = _ids("ids", ids, (len(x),), x)
+        if negatives is None:
+            for name, value in (("negative_ids", negative_ids), ("negative_mask", negative_mask)):
+                if value is not None:
+                    raise ValueError(f"{name} describes given negatives: pass negatives= as well")
+            if self.pairing in (None, "two_view"):
+                self._check_symmetric()
+                _check_same_width(x, y)
+            pairing = PAIRINGS[self.pairing or "two_view"]
+            return pairing(self.critic, x, y, ids=ids, block_size=self.block_size)
+        if self.pairing not in (None, "in_batch"):
+            raise ValueError(
+                f"negatives= replaces the negatives of the batch and does not go with "
+                f"pairing={self.pairing!r}; use pairing=None or 'in_batch'"
+            )
+        return self._given(x, y, ids, negatives, negative_ids, negative_mask)
+
+    def from_scores(self, scores: Scores) -> Float[Tensor, ""]:
+        """The loss of scores that are at hand."""
+        if isinstance(self.objective, CrossEntropyObjective):
+            return self.objective.cross_entropy(scores)
+        return -self.objective(scores)
+
+    def extra_repr(self) -> str:
+        """Shown by ``print(loss)``."""
+        return f"{self.objective}, pairing={self.pairing!r}, block_size={self.block_size}"
+
+    def _given(
+        self,
+        x: Tensor,
+        y: Tensor,
+        ids: Tensor | None,
+        negatives: Tensor,
+        negative_ids: Tensor | None,
+        negative_mask: Tensor | None,
+    ) -> Scores:
+        negatives = _features("negatives", negatives)
+        shape = tuple(negatives.shape)
+        if negatives.ndim not in (2, 3) or (negatives.ndim == 3 and shape[0] != len(x)):
+            raise ValueError(
+                f"negatives must be (m, d), shared by all anchors, or (n, k, d), k for each of the "
+                f"n = {len(x)} anchors; got shape {shape}"
+            )
+        if shape[-1] != y.shape[1]:
+            raise ValueError(f"negatives and y must have one width, got {shape} and {tuple(y.shape)}")
+        if negatives.device != x.device:
+            raise ValueError(f"negatives are on {negatives.device}, x on {x.device}")
+        if (ids is None) != (negative_ids is None):
+            raise ValueError("given negatives are matched by ids only if both ids= and "
+                             "negative_ids= are passed")
+        candidates = _ids("negative_ids", negative_ids, shape[:-1], x)
+        mask = _mask(negative_mask, (len(x), shape[-2]), x)
+        if negatives.ndim == 3:
+            return explicit(
+                self.critic, x, y, negatives, ids=ids, negative_ids=candidates, mask=mask,
+                block_size=self.block_size,
+            )  # fmt: skip
+        return bank(
+            self.critic, x, y, negatives, ids=ids, candidate_ids=candidates, mask=mask,
+            block_size=self.block_size,
+        )  # fmt: skip
+
+    def _check_symmetric(self) -> None:
+        if not getattr(self.critic, "symmetric", False):
+            raise ValueError(
+                f"pairing 'two_view' treats both views alike and needs a critic with "
+                f"f(x, y) = f(y, x); {type(self.critic).__name__} is not: use pairing='in_batch' "
+                "or 'in_batch_symmetric'"
+            )
+
+
+def gradient_penalty(
+    critic_of_inputs: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    *,
+    target: float = 1.0,
+    one_sided: bool = True,
+) -> Float[Tensor, ""]:
+    r"""The Lipschitz penalty of WPC: how far the score's gradient exceeds the target.
+
+    .. math:: \frac1n \sum_i \max\big(0, \|\nabla_{(x, y)} f(x_i, y_i)\|_2 - c\big)^2
+
+    with c the target; two-sided, :math:`(\|\nabla f\| - c)^2`. The gradient is taken with respect
+    to both *inputs* of the pair, per pair, so the critic given here runs from the networks' inputs
+    to the score, and must not mix pairs: put batch normalisation in evaluation mode. A pair whose
+    gradient vanishes contributes its value and no gradient (never NaN).
+
+    Args:
+        critic_of_inputs: Takes (x, y) and gives n scores.
+        x: Inputs of one side, (n, ...), for example images.
+        y: Inputs of the other side, (n, ...).
+        target: The Lipschitz constant c >= 0.
+        one_sided: Whether gradients below the target are free.
+
+    Raises:
+        ValueError: If the scores are not one per pair, or the target is negative.
+
+    References:
+        Wasserstein Dependency Measure for Representation Learning (Ozair et al., 2019);
+        one-sided form of Improved Training of Wasserstein GANs (Gulrajani et al., 2017).
+
+    Example:
+        >>> x = torch.ones(2, 3)
+        >>> gradient_penalty(lambda a, b: 2 * (a + b).sum(1), x, x)  # (√(6 · 4) − 1)²
+        tensor(15.2020)
+    """
+    if not target >= 0:
+        raise ValueError(f"target must be at least 0, got {target}")
+    with torch.enable_grad():
+        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        scores = critic_of_inputs(x, y)
+        if scores.shape != (len(x),):
+            raise ValueError(
+                f"critic_of_inputs must give one score per pair, shape ({len(x)},); "
+                f"got {tuple(scores.shape)}"
+            )
+        gradients = torch.autograd.grad(
+            scores.sum(), (x, y), create_graph=True, materialize_grads=True
+        )
+        square = sum(g.flatten(1).square().sum(1) for g in gradients)
+        assert isinstance(square, Tensor)
+        # √ has slope ∞ at 0; there the norm is 0 and its gradient is set to 0.
+        zero = square == 0
+        norm = square.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
+        excess = norm - target
+        return (excess.relu() if one_sided else excess).square().mean()
+
+
+def _refuse(unsupported: dict[str, Any]) -> None:
+    for name in unsupported:
+        if name in ("labels", "targets", "soft_targets"):
+            raise TypeError(
+                f"{name}= is not supported: every anchor has exactly one positive here, so there "
+                "is no supervised-contrastive or soft-target form; pass ids= to keep samples of "
+                "one class from being negatives of each other"
+            )
+        known = ["ids", "negatives", "negative_ids", "negative_mask"]
+        near = difflib.get_close_matches(name, known, 1, 0)
+        raise TypeError(f"unknown argument {name!r}; the nearest is {near[0]!r}")
+
+
+def _features(name: str, value: object) -> Tensor:
+    if isinstance(value, np.ndarray):
+        # A copy: torch takes neither negative strides nor read-only arrays.
+        value = torch.from_numpy(np.array(value, order="C"))
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor or array, got {type(value).__name__}")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must be floating point, got {value.dtype}: convert it with .float()")
+    return value
+
+
+def _check_pair(x: Tensor, y: Tensor) -> None:
+    shapes = f"x has shape {tuple(x.shape)}, y {tuple(y.shape)}"
+    if x.ndim != 2 or y.ndim != 2:
+        raise ValueError(f"x and y must be (n, d), one row per pair: {shapes}")
+    if len(x) != len(y):
+        raise ValueError(f"x and y must have one row per pair: {shapes}")
+    if len(x) == 0:
+        raise ValueError(f"x and y hold no pairs: {shapes}")
+    if x.device != y.device:
+        raise ValueError(f"x is on {x.device}, y on {y.device}")
+
+
+def _check_same_width(x: Tensor, y: Tensor) -> None:
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(
+            f"two views must have one width, got shapes {tuple(x.shape)} and {tuple(y.shape)}"
+        )
+
+
+def _ids(name: str, ids: object, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
+    if ids is None:
+        return None
+    tensor = torch.as_tensor(np.array(ids) if isinstance(ids, np.ndarray) else ids)
+    if tensor.is_floating_point() or tensor.is_complex():
+        raise TypeError(f"{name} must be integers, got {tensor.dtype}")
+    if tuple(tensor.shape) != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
+    return tensor.to(device=like.device, dtype=torch.int64)
+
+
+def _mask(mask: object, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
+    if mask is None:
+        return None
+    tensor = torch.as_tensor(mask)
+    if tensor.dtype != torch.bool:
+        raise TypeError(f"negative_mask must be boolean (True = counts), got {tensor.dtype}")
+    if tuple(tensor.shape) != shape:
+        raise ValueError(f"negative_mask must have shape {shape}, got {tuple(tensor.shape)}")
+    return tensor.to(like.device)

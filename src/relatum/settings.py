@@ -1,0 +1,147 @@
+"""Settings dataclasses: one source for defaults, checks, YAML files and the command line's help.
+
+A job's settings are a frozen dataclass whose fields carry a docstring each. The command line shows
+those docstrings as help; YAML presets and a run's ``config.yaml`` are read strictly into the class.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import inspect
+import textwrap
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import yaml
+
+__all__ = [
+    "check_choices",
+    "check_seed",
+    "choice",
+    "field_docs",
+    "from_mapping",
+    "from_yaml",
+    "nearest",
+    "positional",
+    "to_yaml",
+    "unknown",
+]
+
+S = TypeVar("S")
+
+LARGEST_SEED = 2**32 - 1  # what numpy's and scikit-learn's generators accept
+
+
+def nearest(value: str, known: Iterable[str]) -> str:
+    """The known name that looks most like `value`.
+
+    Example:
+        >>> nearest("bach_size", ["seed", "batch_size"])
+        'batch_size'
+    """
+    return difflib.get_close_matches(value, list(known), n=1, cutoff=0.0)[0]
+
+
+def unknown(what: str, value: str, known: Iterable[str]) -> ValueError:
+    """The error for a name that does not exist: it names the nearest one and lists all.
+
+    Example:
+        >>> raise unknown("critic", "cosin", ["dot", "cosine"])
+        Traceback (most recent call last):
+        ValueError: unknown critic 'cosin'; did you mean 'cosine'? Known: dot, cosine
+    """
+    names = list(known)
+    hint = f"did you mean {nearest(value, names)!r}? "
+    return ValueError(f"unknown {what} {value!r}; {hint}Known: {', '.join(names)}")
+
+
+def choice(default: str | None, known: Iterable[str]) -> Any:
+    """A field that takes one of the `known` names (or None where that is its default)."""
+    return dataclasses.field(default=default, metadata={"choices": tuple(known)})
+
+
+def positional() -> Any:
+    """A field whose values stand on the command line without an option name."""
+    return dataclasses.field(metadata={"positional": True})
+
+
+def check_choices(settings: Any) -> None:
+    """Raises ValueError, naming the nearest known one, if a :func:`choice` field is unknown."""
+    for field in dataclasses.fields(settings):
+        known, value = field.metadata.get("choices"), getattr(settings, field.name)
+        if known is not None and value is not None and value not in known:
+            raise unknown(field.name, str(value), known)
+
+
+def check_seed(name: str, seed: int) -> None:
+    """Raises ValueError if a seed is not in 0 ... 2³² − 1."""
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ValueError(f"{name} must be an integer from 0 to {LARGEST_SEED}, got {seed}")
+
+
+def field_docs(cls: type) -> dict[str, str]:
+    """The docstring below each field of a dataclass, on one line each."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    body = next(node for node in tree.body if isinstance(node, ast.ClassDef)).body
+    docs = {}
+    for field, below in zip(body, body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+        ):
+            docs[field.target.id] = " ".join(str(below.value.value).split())
+    return docs
+
+
+def to_yaml(settings: Any) -> str:
+    """All fields as YAML, in their order; None is written as null."""
+    plain = {name: _plain(value) for name, value in dataclasses.asdict(settings).items()}
+    return yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def from_mapping(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
+    """Settings from a mapping of field names.
+
+    Raises:
+        ValueError: If a key is no field; the message says where and names the nearest field.
+    """
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for key in values:
+        if key not in names:
+            hint = nearest(str(key), names)
+            raise ValueError(f"{where}: unknown key {key!r}; did you mean {hint!r}?")
+    hints = get_type_hints(cls)
+    paths = {name for name in names if Path in (hints[name], *get_args(hints[name]))}
+    converted = {
+        name: Path(value) if name in paths and isinstance(value, str) else value
+        for name, value in values.items()
+    }
+    return cls(**converted)
+
+
+def from_yaml(cls: type[S], text: str, *, where: str) -> S:
+    """Settings from YAML text, strictly.
+
+    Raises:
+        ValueError: If the text is no mapping, or a key is no field.
+    """
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"{where}: expected `key: value` lines")
+    return from_mapping(cls, values, where=where)
