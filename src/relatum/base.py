@@ -34,6 +34,7 @@ __all__ = [
 Elementwise = Callable[[Tensor], Tensor]
 
 
+@runtime_checkable
 class Critic(Protocol):
     """A score for pairs, broadcasting over leading axes.
 
@@ -79,6 +80,7 @@ class Moments(NamedTuple):
     mean_square: Float[Tensor, ""]
 
 
+@runtime_checkable
 class Negatives(Protocol):
     """Scores of pairs from the product of marginals, stored or not.
 
@@ -97,11 +99,11 @@ class Negatives(Protocol):
         ...
 
     def logsumexp(self) -> Float[Tensor, " n"]:
-        """log Σ_j exp f_ij of each anchor; −inf where an anchor has none."""
+        """Log Σ_j exp f_ij of each anchor; −inf where an anchor has none."""
         ...
 
     def log_mean_exp(self) -> Float[Tensor, ""]:
-        """log E_Q exp f, over all negatives that remain."""
+        """Log E_Q exp f, over all negatives that remain."""
         ...
 
     def max(self) -> Float[Tensor, " n"]:
@@ -180,7 +182,7 @@ class DensityRatioObjective(Objective, Protocol):
     """An objective whose optimal critic reveals r = p(x, y) / (p(x) p(y)) score by score."""
 
     def log_density_ratio(self, score: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        """log r as a function of the optimal critic's score; NaN where no ratio belongs to it."""
+        """Log r as a function of the optimal critic's score; NaN where no ratio belongs to it."""
         ...
 
 

@@ -3,18 +3,25 @@ r"""The loss: one module that binds an objective, a critic and a pairing."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .base import Critic, CrossEntropyObjective, Objective, Scores
 from .scores import PAIRINGS, bank, explicit
 
 __all__ = ["ContrastiveLoss", "gradient_penalty"]
+
+Features = Tensor | NDArray[Any]
+"""Embeddings, (n, d): tensors of any floating type, or numpy arrays."""
+
+Integers = Tensor | NDArray[Any] | Sequence[Any]
+"""Ids: integers of any type, as tensor, array or list."""
 
 
 class ContrastiveLoss(nn.Module):
@@ -77,18 +84,22 @@ class ContrastiveLoss(nn.Module):
         if pairing == "two_view":
             self._check_symmetric()
 
-    def forward(
+    def forward(self, x: Features, y: Features, **given: Any) -> Float[Tensor, ""]:
+        """The loss of a batch of related pairs (x_i, y_i); keywords as in :meth:`scores`."""
+        return self.from_scores(self.scores(x, y, **given))
+
+    def scores(
         self,
-        x: Float[Tensor, "n dx"],
-        y: Float[Tensor, "n dy"],
+        x: Features,
+        y: Features,
         *,
-        ids: Tensor | None = None,
-        negatives: Tensor | None = None,
-        negative_ids: Tensor | None = None,
-        negative_mask: Tensor | None = None,
+        ids: Integers | None = None,
+        negatives: Features | None = None,
+        negative_ids: Integers | None = None,
+        negative_mask: Integers | None = None,
         **unsupported: Any,
-    ) -> Float[Tensor, ""]:
-        """The loss of a batch of related pairs (x_i, y_i).
+    ) -> Scores:
+        """Positives and negatives of a batch, from which losses and readings follow.
 
         Args:
             x: One side of the pairs, (n, dx).
@@ -101,26 +112,10 @@ class ContrastiveLoss(nn.Module):
             negative_mask: True where a given negative counts, (n, k) or (n, m).
             unsupported: Anything else is refused by name.
         """
-        given = {"negatives": negatives, "negative_ids": negative_ids}
-        scores = self.scores(x, y, ids=ids, negative_mask=negative_mask, **given, **unsupported)
-        return self.from_scores(scores)
-
-    def scores(
-        self,
-        x: Float[Tensor, "n dx"],
-        y: Float[Tensor, "n dy"],
-        *,
-        ids: Tensor | None = None,
-        negatives: Tensor | None = None,
-        negative_ids: Tensor | None = None,
-        negative_mask: Tensor | None = None,
-        **unsupported: Any,
-    ) -> Scores:
-        """Positives and negatives of a batch, from which losses and readings follow."""
         _refuse(unsupported)
         x, y = _features("x", x), _features("y", y)
         _check_pair(x, y)
-        ids = _ids("ids", ids, (len(x),), x)
+        own = _ids("ids", ids, (len(x),), x)
         if negatives is None:
             for name, value in (("negative_ids", negative_ids), ("negative_mask", negative_mask)):
                 if value is not None:
@@ -129,13 +124,13 @@ class ContrastiveLoss(nn.Module):
                 self._check_symmetric()
                 _check_same_width(x, y)
             pairing = PAIRINGS[self.pairing or "two_view"]
-            return pairing(self.critic, x, y, ids=ids, block_size=self.block_size)
+            return pairing(self.critic, x, y, ids=own, block_size=self.block_size)
         if self.pairing not in (None, "in_batch"):
             raise ValueError(
                 f"negatives= replaces the negatives of the batch and does not go with "
                 f"pairing={self.pairing!r}; use pairing=None or 'in_batch'"
             )
-        return self._given(x, y, ids, negatives, negative_ids, negative_mask)
+        return self._given(x, y, own, negatives, negative_ids, negative_mask)
 
     def from_scores(self, scores: Scores) -> Float[Tensor, ""]:
         """The loss of scores that are at hand."""
@@ -152,11 +147,11 @@ class ContrastiveLoss(nn.Module):
         x: Tensor,
         y: Tensor,
         ids: Tensor | None,
-        negatives: Tensor,
-        negative_ids: Tensor | None,
-        negative_mask: Tensor | None,
+        given: Features,
+        negative_ids: Integers | None,
+        negative_mask: Integers | None,
     ) -> Scores:
-        negatives = _features("negatives", negatives)
+        negatives = _features("negatives", given)
         shape = tuple(negatives.shape)
         if negatives.ndim not in (2, 3) or (negatives.ndim == 3 and shape[0] != len(x)):
             raise ValueError(
@@ -164,12 +159,15 @@ class ContrastiveLoss(nn.Module):
                 f"n = {len(x)} anchors; got shape {shape}"
             )
         if shape[-1] != y.shape[1]:
-            raise ValueError(f"negatives and y must have one width, got {shape} and {tuple(y.shape)}")
+            raise ValueError(
+                f"negatives and y must have one width, got {shape} and {tuple(y.shape)}"
+            )
         if negatives.device != x.device:
             raise ValueError(f"negatives are on {negatives.device}, x on {x.device}")
         if (ids is None) != (negative_ids is None):
-            raise ValueError("given negatives are matched by ids only if both ids= and "
-                             "negative_ids= are passed")
+            raise ValueError(
+                "given negatives are matched by ids only if both ids= and negative_ids= are passed"
+            )
         candidates = _ids("negative_ids", negative_ids, shape[:-1], x)
         mask = _mask(negative_mask, (len(x), shape[-2]), x)
         if negatives.ndim == 3:
@@ -262,14 +260,16 @@ def _refuse(unsupported: dict[str, Any]) -> None:
         raise TypeError(f"unknown argument {name!r}; the nearest is {near[0]!r}")
 
 
-def _features(name: str, value: object) -> Tensor:
+def _features(name: str, value: object) -> Float[Tensor, ...]:
     if isinstance(value, np.ndarray):
         # A copy: torch takes neither negative strides nor read-only arrays.
         value = torch.from_numpy(np.array(value, order="C"))
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor or array, got {type(value).__name__}")
     if not value.is_floating_point():
-        raise TypeError(f"{name} must be floating point, got {value.dtype}: convert it with .float()")
+        raise TypeError(
+            f"{name} must be floating point, got {value.dtype}: convert it with .float()"
+        )
     return value
 
 

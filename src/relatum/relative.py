@@ -93,7 +93,7 @@ def log_density_ratio(score: Array, alpha: float, beta: float, gamma: float) -> 
 
 
 def optimal_value(ratio: Array, alpha: float, beta: float, gamma: float) -> Array:
-    r"""The contribution to :math:`J(f^*) = \frac12 E_Q[(r-\alpha)^2 / (\beta r+\gamma)]` of a point.
+    r"""One point's share of :math:`J(f^*) = \frac12 E_Q[(r-\alpha)^2 / (\beta r+\gamma)]`.
 
     Average it under Q for the value at the optimum. Special cases: (0, 0, 1) gives
     (χ² + 1)/2, (1, 0, 1) gives χ²/2, (1, 1, 1) the Le Cam distance ½ ∫ (p − q)² / (p + q).
@@ -103,7 +103,11 @@ def optimal_value(ratio: Array, alpha: float, beta: float, gamma: float) -> Arra
 
 
 def least_squares_form(
-    positives: Array, negatives: Array, alpha: float, beta: float, gamma: float
+    positives: Float[Tensor, "*p"],
+    negatives: Float[Tensor, "*q"],
+    alpha: float,
+    beta: float,
+    gamma: float,
 ) -> Float[Tensor, ""]:
     r"""RPC as weighted least squares, equal to J(f) for every critic.
 
@@ -187,9 +191,8 @@ class RPCBounds:
 
     def variance(self, positives: int, negatives: int) -> float:
         """The sharper bound R_A²/4n + R_B²/4m (Popoviciu), never above the published one."""
-        return (
-            self.positive_term_length**2 / (4 * positives)
-            + self.negative_term_length**2 / (4 * negatives)
+        return self.positive_term_length**2 / (4 * positives) + self.negative_term_length**2 / (
+            4 * negatives
         )
 
     def variance_score_matrix(self, pairs: int) -> float:

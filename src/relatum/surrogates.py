@@ -58,7 +58,7 @@ class HingeSurrogate:
         return self.lipschitz / math.sqrt(3)
 
     def oscillation(self, radius: float) -> float:
-        """max − min of the loss where embeddings have norm at most R: min(4R², 1 + 2R²)."""
+        """Max − min of the loss where embeddings have norm at most R: min(4R², 1 + 2R²)."""
         _check_radius(radius)
         return min(4 * radius**2, 1 + 2 * radius**2)
 
@@ -100,7 +100,7 @@ class LogisticSurrogate:
         return self.lipschitz / math.sqrt(3)
 
     def oscillation(self, radius: float) -> float:
-        """max − min of the loss where embeddings have norm at most R: 2R² / ln 2."""
+        """Max − min of the loss where embeddings have norm at most R: 2R² / ln 2."""
         _check_radius(radius)
         return 2 * radius**2 / _LN2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -48,7 +49,7 @@ class JointMLP(nn.Module):
         self.dim_x = dim_x
         widths = [*hidden, 1]
         layers: list[nn.Module] = [nn.ReLU()]
-        for before, after in zip(widths[:-2], widths[1:-1], strict=True):
+        for before, after in pairwise(widths[:-1]):
             layers += [nn.Linear(before, after), nn.ReLU()]
         self.rest = nn.Sequential(*layers, nn.Linear(widths[-2], 1))
 

@@ -18,6 +18,15 @@ __all__ = ["Bilinear", "Cosine", "DotProduct", "TwoTower"]
 Factors = tuple[Float[Tensor, "*a d"], Float[Tensor, "*b d"]]
 
 
+def _check_one_width(x: Tensor, y: Tensor) -> None:
+    # Broadcasting would pair a width of 1 with any other.
+    if x.shape[-1] != y.shape[-1]:
+        raise ValueError(
+            f"x and y must have one width for an inner product, got shapes {tuple(x.shape)} and "
+            f"{tuple(y.shape)}; a Bilinear critic joins different widths"
+        )
+
+
 def _wide(x: Tensor) -> Tensor:
     """Float32 or better: sums of products of half-precision numbers are not kept in half."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
@@ -51,12 +60,13 @@ class DotProduct(nn.Module):
         super().__init__()
         self.temperature = Temperature(temperature, learn)
 
-    def forward(self, x: Float[Tensor, "*a d"], y: Float[Tensor, "*b d"]) -> Float[Tensor, "*c"]:
+    def forward(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Float[Tensor, "*c"]:
         """The scores, broadcasting over leading axes."""
         return _inner(self.factors(x, y))
 
-    def factors(self, x: Float[Tensor, "*a d"], y: Float[Tensor, "*b d"]) -> Factors:
+    def factors(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Factors:
         """(x, y), each divided by √T."""
+        _check_one_width(x, y)
         root = self.temperature.root()
         u = _wide(x) * root
         return u, u if x is y else _wide(y) * root
@@ -82,12 +92,13 @@ class Cosine(nn.Module):
         super().__init__()
         self.temperature = Temperature(temperature, learn)
 
-    def forward(self, x: Float[Tensor, "*a d"], y: Float[Tensor, "*b d"]) -> Float[Tensor, "*c"]:
+    def forward(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Float[Tensor, "*c"]:
         """The scores, broadcasting over leading axes."""
         return _inner(self.factors(x, y))
 
-    def factors(self, x: Float[Tensor, "*a d"], y: Float[Tensor, "*b d"]) -> Factors:
+    def factors(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Factors:
         """The directions of x and y, each divided by √T."""
+        _check_one_width(x, y)
         root = self.temperature.root()
         u = _direction(x) * root
         return u, u if x is y else _direction(y) * root
@@ -99,7 +110,7 @@ def _direction(x: Tensor) -> Tensor:
     # in float32. The quotient is a constant to autograd, since a direction does not depend on it.
     largest = x.detach().abs().amax(-1, keepdim=True)
     x = x / largest.where(largest > 0, 1)
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     zero = norm == 0
     # Masked before and after the division, so that a zero row has gradient 0 and not 0 * inf.
     return (x / norm.masked_fill(zero, 1)).masked_fill(zero, 0)

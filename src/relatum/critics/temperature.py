@@ -75,7 +75,7 @@ class Temperature(nn.Module):
         """T, as a number."""
         if not self.learn:
             return 1 / self._fixed
-        return math.exp(-min(float(self.log_scale), math.log(LARGEST_SCALE)))
+        return math.exp(-min(float(self.log_scale.detach()), math.log(LARGEST_SCALE)))
 
     def extra_repr(self) -> str:
         """Shown by ``print(critic)``."""

@@ -57,7 +57,7 @@ class CPC:
         logsumexp = scores.negatives.logsumexp()
         # f − log(e^f + e^l) written as −softplus(l − f): the difference of two near-equal numbers
         # loses its gradient when the positive dominates.
-        log_candidates = scores.negatives.counts.log1p()
+        log_candidates = scores.negatives.counts.to(logsumexp.dtype).log1p()
         return scores.average_contrasted(log_candidates - softplus(logsumexp - scores.positives))
 
     def cross_entropy(self, scores: Scores) -> Float[Tensor, ""]:

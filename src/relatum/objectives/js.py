@@ -53,7 +53,7 @@ class JS:
         return -scores.average(softplus(-scores.positives)) - scores.negatives.mean(softplus)
 
     def log_density_ratio(self, score: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        """log r = f."""
+        """Log r = f."""
         return score
 
     def mutual_information(self, scores: Scores) -> Float[Tensor, ""]:

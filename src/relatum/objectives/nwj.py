@@ -51,7 +51,7 @@ class NWJ:
         return scores.average(scores.positives) - (scores.negatives.log_mean_exp() - 1).exp()
 
     def log_density_ratio(self, score: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        """log r = f − 1."""
+        """Log r = f − 1."""
         return score - 1
 
     def mutual_information(self, scores: Scores) -> Float[Tensor, ""]:

@@ -93,7 +93,7 @@ class RPC:
         )
 
     def log_density_ratio(self, score: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
-        """log r = log(α + γ f) − log(1 − β f); NaN outside the range of the optimal critic."""
+        """Log r = log(α + γ f) − log(1 − β f); NaN outside the range of the optimal critic."""
         return log_density_ratio(score, self.alpha, self.beta, self.gamma)
 
     def mutual_information(self, scores: Scores) -> Float[Tensor, ""]:

@@ -93,7 +93,7 @@ class Exclusions:
 
     def groups(self) -> tuple[Int[Tensor, " g"], Int[Tensor, " g"], Int[Tensor, " g"]]:
         """Ids on both sides, with their numbers of anchors and of candidates."""
-        ids, anchors = self.anchor_ids.unique(return_counts=True)
+        ids, anchors = torch.unique(self.anchor_ids, return_counts=True)
         ordered = self.candidate_ids.sort().values
         candidates = torch.searchsorted(ordered, ids, right=True) - torch.searchsorted(ordered, ids)
         both = candidates > 0

@@ -100,7 +100,7 @@ class Gram:
         return self.rest.sum(phi)
 
     def logsumexp(self) -> Float[Tensor, " n"]:
-        """log Σ_j exp f_ij per anchor, by the other strategy."""
+        """Log Σ_j exp f_ij per anchor, by the other strategy."""
         return self.rest.logsumexp()
 
     def max(self) -> Float[Tensor, " n"]:

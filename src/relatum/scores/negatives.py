@@ -48,11 +48,11 @@ class PooledNegatives:
         return self.strategy.sum(phi) / self.total
 
     def logsumexp(self) -> Float[Tensor, " n"]:
-        """log Σ_j exp f_ij per anchor."""
+        """Log Σ_j exp f_ij per anchor."""
         return self.strategy.logsumexp()
 
     def log_mean_exp(self) -> Float[Tensor, ""]:
-        """log E_Q exp f."""
+        """Log E_Q exp f."""
         return self.logsumexp().logsumexp(0) - math.log(self.total)
 
     def max(self) -> Float[Tensor, " n"]:

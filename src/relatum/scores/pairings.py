@@ -64,7 +64,7 @@ def two_view(
     The critic must be symmetric: both views of a pair are anchors of the same kind.
     """
     n = len(x)
-    z = torch.cat([x, y])
+    z = _stacked(x, y)
     own = _owned(ids, n, x.device).repeat(2)
     exclusions = Exclusions(own, own, shifts=(0, n) if ids is None else None)
     if isinstance(critic, SeparableCritic):
@@ -89,9 +89,7 @@ def in_batch(
     exclusions = _partners(ids, len(x), x.device)
     if isinstance(critic, SeparableCritic):
         u, v = critic.factors(x, y)
-        return Scores(
-            _rowwise(u, v), PooledNegatives(_separable(u, v, exclusions, block_size))
-        )
+        return Scores(_rowwise(u, v), PooledNegatives(_separable(u, v, exclusions, block_size)))
     strategy = _joint(critic, x, y, exclusions, block_size)
     return Scores(critic(x, y), PooledNegatives(strategy))
 
@@ -136,7 +134,7 @@ def explicit(
         same = _owned(ids, len(x), x.device, negative_ids)[:, None] == negative_ids
         excluded = same if excluded is None else excluded | same
     if isinstance(critic, SeparableCritic):
-        u, v = critic.factors(x, torch.cat([y[:, None], negatives], 1))
+        u, v = critic.factors(x, _stacked(y[:, None], negatives, axis=1))
         with torch.autocast(u.device.type, enabled=False):
             scores = torch.einsum("nd,nkd->nk", u, v)
         strategy: Strategy = Dense(scores[:, 1:], excluded)
@@ -167,7 +165,7 @@ def bank(
     else:
         exclusions = Exclusions(_owned(ids, n, x.device, candidate_ids), candidate_ids)
     if isinstance(critic, SeparableCritic):
-        u, v = critic.factors(x, torch.cat([y, candidates]))
+        u, v = critic.factors(x, _stacked(y, candidates))
         positives, v = _rowwise(u, v[:n]), v[n:]
         if mask is None:
             return Scores(positives, PooledNegatives(_separable(u, v, exclusions, block_size)))
@@ -180,7 +178,9 @@ def bank(
         scores = critic(x[:, None], candidates[None])
     same = exclusions.mask(slice(0, n), slice(0, m))
     # A mask of its own for every pair has no short form: the scores are held.
-    return Scores(positives, PooledNegatives(Dense(scores, ~mask if same is None else same | ~mask)))
+    return Scores(
+        positives, PooledNegatives(Dense(scores, ~mask if same is None else same | ~mask))
+    )
 
 
 def from_matrix(scores: Float[Tensor, "n n"]) -> Scores:
@@ -210,13 +210,23 @@ def _owned(
     """Ids in which those that belong to nobody are made unique, so that own partners stay known."""
     if ids is None:
         return torch.arange(n, device=device)
-    top = int(ids.max()) if others is None or others.numel() == 0 else max(int(ids.max()), int(others.max()))
+    top = (
+        int(ids.max())
+        if others is None or others.numel() == 0
+        else max(int(ids.max()), int(others.max()))
+    )
     return torch.where(ids < 0, max(top, -1) + 1 + torch.arange(n, device=device), ids)
 
 
 def _partners(ids: Tensor | None, n: int, device: torch.device) -> Exclusions:
     own = _owned(ids, n, device)
     return Exclusions(own, own, shifts=(0,) if ids is None else None)
+
+
+def _stacked(x: Tensor, y: Tensor, axis: int = 0) -> Tensor:
+    # Autocast would refuse to stack the two half-precision types.
+    with torch.autocast(x.device.type, enabled=False):
+        return torch.cat([x, y], axis)
 
 
 def _rowwise(u: Tensor, v: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ into expectations. Masked pairs are removed (−inf, or ``where``), never multip
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -26,6 +26,7 @@ class Sums(NamedTuple):
     second: Float[Tensor, ""]
 
 
+@runtime_checkable
 class Strategy(Protocol):
     """Sums and per-anchor reductions of the scores of all negatives.
 
@@ -44,7 +45,7 @@ class Strategy(Protocol):
         ...
 
     def logsumexp(self) -> Float[Tensor, " n"]:
-        """log Σ_j exp f_ij per anchor; −inf for an anchor without negatives."""
+        """Log Σ_j exp f_ij per anchor; −inf for an anchor without negatives."""
         ...
 
     def max(self) -> Float[Tensor, " n"]:
@@ -88,7 +89,7 @@ class Dense:
         return phi(self._filled(0)).masked_fill(self.excluded, 0).sum()
 
     def logsumexp(self) -> Float[Tensor, " n"]:
-        """log Σ_j exp f_ij per anchor."""
+        """Log Σ_j exp f_ij per anchor."""
         if self.scores.shape[1] == 0:
             return self.scores.sum(1) - torch.inf
         empty = self.counts == 0
@@ -103,7 +104,9 @@ class Dense:
         return self._filled(-torch.inf).amax(1)
 
     def _filled(self, value: float) -> Tensor:
-        return self.scores if self.excluded is None else self.scores.masked_fill(self.excluded, value)
+        return (
+            self.scores if self.excluded is None else self.scores.masked_fill(self.excluded, value)
+        )
 
 
 class Checkpointed:
@@ -146,10 +149,12 @@ class Checkpointed:
 
     def sum(self, phi: Elementwise) -> Float[Tensor, ""]:
         """Σ φ(f)."""
-        return torch.stack([self._block(i, lambda d: (d.sum(phi),))[0] for i in self._starts()]).sum()
+        return torch.stack(
+            [self._block(i, lambda d: (d.sum(phi),))[0] for i in self._starts()]
+        ).sum()
 
     def logsumexp(self) -> Float[Tensor, " n"]:
-        """log Σ_j exp f_ij per anchor."""
+        """Log Σ_j exp f_ij per anchor."""
         return torch.cat([self._block(i, lambda d: (d.logsumexp(),))[0] for i in self._starts()])
 
     def max(self) -> Float[Tensor, " n"]:
@@ -174,6 +179,7 @@ class Checkpointed:
         return out
 
 
+@runtime_checkable
 class _Reduce(Protocol):
     def __call__(self, dense: Dense) -> tuple[Tensor, ...]: ...
 

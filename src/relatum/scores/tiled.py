@@ -13,13 +13,12 @@ tile serves both directions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
 from ..base import Elementwise
 from .exclusions import Exclusions
@@ -68,7 +67,7 @@ class Tiled:
         return self._reduce(_PhiSum(phi))
 
     def logsumexp(self) -> Float[Tensor, " n"]:
-        """log Σ_j exp f_ij per anchor."""
+        """Log Σ_j exp f_ij per anchor."""
         return self._reduce(_LogSumExp())
 
     def max(self) -> Float[Tensor, " n"]:
@@ -102,6 +101,7 @@ class Tiled:
                 yield rows, columns, scores, self.exclusions.mask(rows, columns)
 
 
+@runtime_checkable
 class _Reduction(Protocol):
     """What one reduction adds to the shared loop."""
 
@@ -109,9 +109,7 @@ class _Reduction(Protocol):
         """Per-anchor or total state."""
         ...
 
-    def add(
-        self, state: list[Tensor], at: slice, scores: Tensor, excluded: Tensor | None
-    ) -> None:
+    def add(self, state: list[Tensor], at: slice, scores: Tensor, excluded: Tensor | None) -> None:
         """Takes in the scores (rows = anchors `at`) of one tile; may overwrite nothing of them."""
         ...
 

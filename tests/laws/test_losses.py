@@ -1,0 +1,223 @@
+"""Every strategy x pairing x objective equals double loops in float64, value and gradient."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from relatum import (
+    OBJECTIVES,
+    Bilinear,
+    ContrastiveLoss,
+    Cosine,
+    DotProduct,
+    JointMLP,
+    TwoTower,
+)
+from relatum.scores import pairings
+from tests.laws import reference
+
+D = 3
+
+
+def _critics():
+    return {
+        "dot": DotProduct(1.3),
+        "dot-learned": DotProduct(0.7, learn=True),
+        "cosine": Cosine(0.4),
+        "cosine-learned": Cosine(0.5, learn=True),
+        "bilinear": Bilinear(D, D, temperature=0.8),
+        "shared-tower": TwoTower(nn.Sequential(nn.Linear(D, 4), nn.Tanh()), temperature=0.6),
+        "two-tower": TwoTower(nn.Linear(D, 4), nn.Linear(D, 4), normalize=True),
+        "joint": JointMLP(D, D, hidden=(5,)),
+    }
+
+
+SYMMETRIC = {"dot", "dot-learned", "cosine", "cosine-learned", "shared-tower"}
+IDS = {
+    "none": None,
+    "distinct": [4, 9, 2, 7, 5, 0, 3],
+    "groups": [1, 1, 2, 3, 3, 3, -1],
+    "nobody": [-1, -1, -1, 5, 5, -2, 8],
+}
+GIVEN = ["bank", "bank-ids", "bank-mask", "own", "own-mask", "own-ids"]
+
+
+def _given(kind, n, x):
+    """(loss keywords, reference keywords, extra candidates) for pairings with given negatives."""
+    generator = torch.Generator().manual_seed(5)
+    shape = (4, D) if kind.startswith("bank") else (n, 4, D)
+    extra = torch.randn(*shape, generator=generator).double().requires_grad_()
+    keywords = {"negatives": extra}
+    listed = {"bank": 4} if kind.startswith("bank") else {"k": 4}
+    if kind.endswith("mask"):
+        mask = torch.rand(n, 4, generator=generator) < 0.6
+        mask[0, 0] = True
+        mask[2] = False
+        keywords["negative_mask"] = listed["mask"] = mask
+    if kind.endswith("ids"):
+        ids = torch.arange(n)
+        other = torch.randint(0, n + 2, shape[:-1], generator=generator)
+        keywords |= {"ids": ids, "negative_ids": other}
+        listed |= {"ids": ids, "negative_ids": other}
+    return keywords, listed, extra
+
+
+def _gradients(value, tensors):
+    grads = torch.autograd.grad(value, tensors, allow_unused=True, retain_graph=True)
+    return [torch.zeros_like(t) if g is None else g for g, t in zip(grads, tensors, strict=True)]
+
+
+STRATEGIES = {"dense": (None, False), "tiled": (3, False), "gram": (None, True)}
+
+
+def _check(critic_name, pairing, ids, strategies, monkeypatch, n=7):
+    """Every objective under every strategy, value and all gradients, against one set of loops."""
+    torch.manual_seed(1)
+    critic = _critics()[critic_name].double()
+    x = torch.randn(n, D).double().requires_grad_()
+    y = torch.randn(n, D).double().requires_grad_()
+    keywords, listed, extra = {}, {}, None
+    name = pairing
+    if pairing in GIVEN:
+        keywords, listed, extra = _given(pairing, n, x)
+        name = None
+    elif IDS[ids] is not None:
+        keywords = {"ids": torch.tensor(IDS[ids])[:n]}
+        listed = {"ids": IDS[ids][:n]}
+    tensors = [x, y, *critic.parameters(), *([extra] if extra is not None else [])]
+    listed_pairs = reference.pairs(pairing, n, **listed)
+    scores = reference.score_lists(critic, x, y, extra, *listed_pairs)
+    for objective in OBJECTIVES:
+        slow = reference.loss(objective, *scores)
+        slow_gradients = _gradients(slow, tensors)
+        for block_size, gram in strategies:
+            with monkeypatch.context() as patch:
+                if gram:  # the cost rule would not choose it for 7 pairs
+                    patch.setattr(pairings, "max", lambda *_: 0, raising=False)
+                loss = ContrastiveLoss(OBJECTIVES[objective](), critic, name, block_size)
+                fast = loss(x, y, **keywords)
+            what = f"{objective}, block_size {block_size}, gram {gram}"
+            torch.testing.assert_close(fast, slow, rtol=1e-12, atol=1e-12, msg=what)
+            for a, b in zip(_gradients(fast, tensors), slow_gradients, strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12, msg=what)
+
+
+def _batch_cases():
+    for critic, pairing in itertools.product(
+        _critics(), ["two_view", "in_batch", "in_batch_symmetric"]
+    ):
+        if pairing == "two_view" and critic not in SYMMETRIC:
+            continue
+        yield critic, pairing
+
+
+@pytest.mark.parametrize("ids", IDS)
+@pytest.mark.parametrize(("critic", "pairing"), list(_batch_cases()))
+def test_batch_pairings_equal_loops(critic, pairing, ids, monkeypatch):
+    _check(critic, pairing, ids, STRATEGIES.values(), monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("critic", "pairing"), [("cosine", "two_view"), ("joint", "in_batch_symmetric")]
+)
+def test_every_block_size_equals_loops(critic, pairing, monkeypatch):
+    _check(critic, pairing, "groups", [(b, False) for b in (1, 2, 5, 64)], monkeypatch)
+
+
+@pytest.mark.parametrize("pairing", GIVEN)
+@pytest.mark.parametrize("critic", ["dot-learned", "bilinear", "two-tower", "joint"])
+def test_given_negatives_equal_loops(critic, pairing, monkeypatch):
+    _check(critic, pairing, "none", STRATEGIES.values(), monkeypatch)
+
+
+@given(
+    n=st.integers(2, 9),
+    d=st.integers(1, 5),
+    seed=st.integers(0, 10**6),
+    block_size=st.integers(1, 12),
+    groups=st.integers(2, 9),
+)
+@settings(max_examples=12, deadline=None)
+def test_block_size_never_changes_a_result(n, d, seed, block_size, groups):
+    generator = torch.Generator().manual_seed(seed)
+    x, y = torch.randn(2, n, d, generator=generator, dtype=torch.float64)
+    ids = torch.arange(n) % groups
+    for objective in OBJECTIVES.values():
+        for pairing in ("two_view", "in_batch", "in_batch_symmetric"):
+            plain = ContrastiveLoss(objective(), Cosine(0.3), pairing)(x, y, ids=ids)
+            tiled = ContrastiveLoss(objective(), Cosine(0.3), pairing, block_size)(x, y, ids=ids)
+            torch.testing.assert_close(tiled, plain, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("block_size", [None, 3])
+@pytest.mark.parametrize("pairing", ["two_view", "in_batch", "in_batch_symmetric"])
+def test_gradcheck(objective, block_size, pairing):
+    critic = Cosine(0.4) if pairing == "two_view" else Bilinear(D, D).double()
+    loss = ContrastiveLoss(OBJECTIVES[objective](), critic, pairing, block_size)
+    x, y = torch.randn(2, 5, D, dtype=torch.float64)
+    assert torch.autograd.gradcheck(loss, (x.requires_grad_(), y.requires_grad_()))
+
+
+def test_gram_with_large_groups_equals_dense():
+    """Groups above the dimension are subtracted through their own Gram matrices."""
+    x, y = torch.randn(2, 300, 4, dtype=torch.float64)
+    x, y = x.requires_grad_(), y.requires_grad_()
+    ids = torch.cat([torch.zeros(60), torch.ones(40), 2 + torch.arange(200) // 3]).long()
+    loss = ContrastiveLoss(OBJECTIVES["rpc"](), DotProduct(3.0), "in_batch")
+    scores = loss.scores(x, y, ids=ids)
+    assert "Gram" in repr(scores.negatives)
+    dense = (x @ y.T / 3.0)[ids[:, None] != ids[None]]
+    moments = scores.negatives.moments()
+    torch.testing.assert_close(moments.mean, dense.mean())
+    torch.testing.assert_close(moments.mean_square, dense.square().mean())
+    for a, b in zip(
+        _gradients(moments.mean_square, [x, y]),
+        _gradients(dense.square().mean(), [x, y]),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
+
+
+def test_gram_repairs_cancellation():
+    """Positives of 1e6 beside nearly orthogonal negatives: float32 subtraction alone loses all."""
+    n, d = 64, 256
+    basis = torch.linalg.qr(torch.randn(d, n, dtype=torch.float64))[0].T
+    x = (1000 * basis + 1e-3 * torch.randn(n, d, dtype=torch.float64)).float().requires_grad_()
+    loss = ContrastiveLoss(OBJECTIVES["rpc"](), DotProduct(), "two_view")
+    z = torch.cat([x, x])
+    exclusions = pairings.Exclusions(torch.arange(n).repeat(2), torch.arange(n).repeat(2), (0, n))
+    gram = pairings.Gram(z, z, exclusions, False, lambda: None)
+    double = torch.cat([x, x]).double()
+    scores = double @ double.T
+    keep = torch.arange(n).repeat(2)[:, None] != torch.arange(n).repeat(2)[None]
+    exact = scores[keep].square().sum()
+    torch.testing.assert_close(gram.sums().second.double(), exact, rtol=1e-4, atol=0)
+    (fast,) = torch.autograd.grad(gram.sums().second, x)
+    (slow,) = torch.autograd.grad(exact, x)
+    assert (fast - slow).norm() <= 1e-4 * slow.norm()
+    assert loss(x, x).isfinite()
+
+
+def test_tiles_keep_nothing_of_the_score_matrix():
+    """What autograd stores does not grow with n·m (counted by saved-tensor hooks)."""
+
+    def stored(n):
+        sizes = []
+
+        def pack(tensor):
+            sizes.append(tensor.numel())
+            return tensor
+
+        x, y = torch.randn(2, n, 8).requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+            ContrastiveLoss(OBJECTIVES["cpc"](), Cosine(0.5), "two_view", block_size=16)(x, y)
+        return sum(sizes)
+
+    assert stored(256) < 2.2 * stored(128)
+    dense = 4 * 256**2
+    assert stored(256) < dense / 2

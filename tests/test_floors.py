@@ -1,0 +1,99 @@
+"""The law of the house: imports go down only. The table below is CONTRIBUTING.md's."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "relatum"
+
+ALLOWED: dict[str, set[str]] = {
+    # ground floor: each stands alone
+    "base": set(),
+    "surrogates": set(),
+    "relative": set(),
+    "diagnostics": set(),
+    "runs": set(),
+    "settings": set(),
+    "models": set(),
+    "data": set(),
+    "probes": set(),
+    # the three siblings that never meet
+    "critics": {"base"},
+    "scores": {"base"},
+    "objectives": {"base", "surrogates", "relative"},
+    # what binds them
+    "losses": {"base", "scores"},
+    "training": {"runs"},
+    "report": {"runs", "probes"},
+    "recipes": {
+        "base", "critics", "data", "diagnostics", "losses", "models", "objectives", "probes",
+        "report", "runs", "settings", "training",
+    },
+    "cli": {"recipes", "settings", "runs"},
+    "__main__": {"cli"},
+    "__init__": {"critics", "losses", "objectives", "relative"},
+}  # fmt: skip
+
+
+def rooms():
+    found = {p.stem for p in PACKAGE.glob("*.py")}
+    return found | {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").exists()}
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """The rooms that a file imports, read from its text."""
+    depth = len(path.relative_to(PACKAGE).parts)  # 1 for a module, 2 inside a room
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            names = [node.module] if node.module else [a.name for a in node.names]
+            found |= {name.split(".")[0] for name in names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            module = node.module or ""
+            if module.split(".")[0] == "relatum":
+                found.add(module.split(".")[1] if "." in module else "__init__")
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == "relatum":
+                    found.add(alias.name.split(".")[1] if "." in alias.name else "__init__")
+    return found
+
+
+def test_every_room_is_in_the_table():
+    assert rooms() == set(ALLOWED)
+
+
+@pytest.mark.parametrize("room", ALLOWED)
+def test_imports_go_down(room):
+    place = PACKAGE / room
+    files = list(place.rglob("*.py")) if place.is_dir() else [PACKAGE / f"{room}.py"]
+    assert files
+    for path in files:
+        assert imported_rooms(path) - {room} <= ALLOWED[room], path.name
+
+
+def test_the_table_has_no_circle():
+    done: set[str] = set()
+    while len(done) < len(ALLOWED):
+        ready = {room for room, below in ALLOWED.items() if room not in done and below <= done}
+        assert ready, f"circle among {set(ALLOWED) - done}"
+        done |= ready
+
+
+def test_the_core_imports_nothing_optional():
+    """`import relatum` needs torch, numpy, scipy and jaxtyping alone."""
+    optional = {"torchvision", "PIL", "sklearn", "pandas", "matplotlib", "jinja2", "rich", "yaml",
+                "jsonargparse", "mlxtend", "pyarrow", "tensorboard"}  # fmt: skip
+    core = ["base", "critics", "scores", "objectives", "losses", "relative", "surrogates"]
+    for room in [*core, "diagnostics", "__init__"]:
+        place = PACKAGE / room
+        files = list(place.rglob("*.py")) if place.is_dir() else [PACKAGE / f"{room}.py"]
+        for path in files:
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                names = []
+                if isinstance(node, ast.Import):
+                    names = [a.name for a in node.names]
+                elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                    names = [node.module or ""]
+                assert not {n.split(".")[0] for n in names} & optional, path.name
