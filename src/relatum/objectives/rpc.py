@@ -12,7 +12,7 @@ from torch import Tensor
 from ..base import Moments, ObjectiveCard, Scores
 from ..relative import check_relative_parameters, log_density_ratio
 
-__all__ = ["RPC", "chi_square"]
+__all__ = ["CHI_SQUARE_CARD", "RPC", "chi_square"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,16 @@ class RPC:
         takes the logarithm of one number, which reads 3.8 nats at the perfect critic for 2.
         """
         return scores.average(self.log_density_ratio(scores.positives))
+
+
+CHI_SQUARE_CARD = RPC.CARD._replace(
+    title="chi-square, RPC(0, 0, 1): the spectral contrastive loss",
+    formula="E_P f − ½ E_Q f²",
+    optimum="r",
+    stable="not in the paper",
+    batch="not in the paper",
+    downstream="not in the paper",
+)
 
 
 def chi_square() -> RPC:

@@ -8,14 +8,15 @@ from typing import Any
 
 from ..base import ObjectiveCard
 from . import OBJECTIVES
+from .rpc import CHI_SQUARE_CARD, chi_square
 
-__all__ = ["measured", "table_rows"]
+__all__ = ["markdown_table", "measured", "table_rows"]
 
 
 def measured() -> dict[str, Any]:
-    """Our own verdicts by objective, written by the benchmark ``objectives_cifar.py``.
+    """Our own verdicts by objective, written by ``benchmarks/objectives_cifar.py`` and its kin.
 
-    Empty where the benchmark has not been run.
+    Empty where no benchmark has been run.
     """
     path = files("relatum.objectives").joinpath("measured.json")
     if not path.is_file():
@@ -33,9 +34,32 @@ def table_rows() -> list[dict[str, str]]:
     ours = measured().get("objectives", {})
     rows = []
     for name, make in OBJECTIVES.items():
-        card: ObjectiveCard = make().CARD  # type: ignore[attr-defined]
-        title = card.title if name != "chi2" else "RPC(0, 0, 1): chi-square, spectral"
-        row = {"name": name, **card._asdict(), "title": title}
-        row["measured"] = ours.get(name, {}).get("summary", "not measured")
+        card: ObjectiveCard = CHI_SQUARE_CARD if make is chi_square else make().CARD  # type: ignore[attr-defined]
+        here = ours.get(name, {})
+        row = {"name": name, **card._asdict()}
+        for verdict in ("stable", "batch", "downstream"):
+            row[f"{verdict}_here"] = here.get(verdict, "not measured yet")
         rows.append(row)
     return rows
+
+
+def markdown_table() -> str:
+    """The table as Markdown, for README and results pages; a test keeps the README equal to it."""
+    columns = {
+        "name": "name",
+        "formula": "objective J(f), maximised",
+        "reduction": "reduction of the negatives",
+        "optimum": "optimal critic",
+        "mi_reading": "reading of mutual information",
+        "cost": "cost of a batch",
+        "stable": "stable (paper)",
+        "batch": "any batch size (paper)",
+        "downstream": "downstream (paper)",
+        "stable_here": "stable (here)",
+        "downstream_here": "downstream (here)",
+    }
+    lines = ["| " + " | ".join(columns.values()) + " |", "|" + " --- |" * len(columns)]
+    for row in table_rows():
+        cells = [f"`{row['name']}`", *(row[key].replace("|", "\\|") for key in list(columns)[1:])]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)

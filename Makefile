@@ -1,0 +1,35 @@
+# Two commands matter: `make demo` (the main job, offline, minutes) and `make test`.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types pytest docs clean
+
+demo: $(VENV)/installed
+	$(BIN)/relatum demo --out runs/demo
+
+test: lint types pytest
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/installed-dev
+	$(BIN)/mypy
+
+# Two workers of one thread each: small tensors gain nothing from a second thread.
+pytest: $(VENV)/installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+$(VENV)/installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --no-compile -e '.[all]'
+	touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --no-compile -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs build dist

@@ -1,0 +1,44 @@
+"""Frozen features and labels in, accuracies out; probes know nothing of models or training.
+
+=====================  ==========================================================
+linear_probe           logistic regression, its penalty chosen on validation rows
+knn_probe              votes of the most similar training rows
+class_means_probe      the nearest class mean: nothing is fitted
+extract_features       features of a frozen module; `pixel_features` the baseline
+ProtocolCard           what must be equal before two numbers may be compared
+mean_interval          a number over seeds; `paired_difference` a gain over seeds
+=====================  ==========================================================
+
+Test rows are used for nothing but the final count: scales, penalties and drawn labels come from
+the training rows alone.
+"""
+
+from .class_means import class_mean_scores, class_means, class_means_probe
+from .features import extract_features, pixel_features
+from .knn import knn_probe
+from .linear import REGULARISATION_GRID, Standardiser, linear_probe
+from .protocol import Comparison, ProtocolCard, check_unchanged, comparable, parameter_hash
+from .summary import Interval, mean_interval, paired_difference
+from .task import ProbeResult, few_labels
+
+__all__ = [
+    "REGULARISATION_GRID",
+    "Comparison",
+    "Interval",
+    "ProbeResult",
+    "ProtocolCard",
+    "Standardiser",
+    "check_unchanged",
+    "class_mean_scores",
+    "class_means",
+    "class_means_probe",
+    "comparable",
+    "extract_features",
+    "few_labels",
+    "knn_probe",
+    "linear_probe",
+    "mean_interval",
+    "paired_difference",
+    "parameter_hash",
+    "pixel_features",
+]

@@ -1,0 +1,187 @@
+"""Train, probe, embed, report: each stage reads what the one before wrote."""
+
+import base64
+import io
+import json
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import torch
+from PIL import Image
+from rich.console import Console
+
+from relatum.probes import parameter_hash
+from relatum.recipes import embed, probe, report, train_images
+from relatum.recipes.images import TrainImages, trained_encoder, untrained_encoder
+from relatum.recipes.pictures import embedding_map, neighbours
+from relatum.runs import Run, RunError
+
+SETTINGS = {
+    "data": "digits",
+    "image_size": 8,
+    "batch_size": 64,
+    "projection_dim": 16,
+    "projection_layers": 2,
+    "epochs": 2,
+    "tensorboard": False,
+    "device": "cpu",
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    paths = []
+    for objective in ("rpc", "cpc"):
+        for seed in (0, 1):
+            path = folder / f"{objective}-{seed}"
+            settings = TrainImages(**SETTINGS, objective=objective, seed=seed, out=path)
+            train_images.main(settings, Console(file=io.StringIO()))
+            paths.append(path)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def probed(runs):
+    said = io.StringIO()
+    settings = probe.Probe(runs=runs, draws=2, map="pca")
+    payloads = probe.main(settings, Console(file=said, width=120))
+    return payloads, said.getvalue()
+
+
+def rows_of(payload, features, kind):
+    return [r for r in payload["rows"] if (r["features"], r["probe"]) == (features, kind)]
+
+
+def test_rows_cards_and_baselines(runs, probed):
+    payloads, _ = probed
+    for path, payload in zip(runs, payloads, strict=True):
+        assert Run.open(path).read_json("results/probe.json")["kind"] == "probe"
+        for features in ("encoder", "untrained", "pixels"):
+            linear = rows_of(payload, features, "linear")
+            assert [row["labels_per_class"] for row in linear] == [10, 10, None]
+            assert all(0 <= row["accuracy"] <= 1 for row in linear)
+            assert rows_of(payload, features, "knn")
+            assert rows_of(payload, features, "class-means")
+        card = payload["card"]
+        assert card["encoder_hash_before"] == card["encoder_hash_after"]
+        assert card["encoder_hash_before"] == parameter_hash(trained_encoder(Run.open(path)))
+        assert payload["cards"]["untrained"]["encoder_hash_before"] != card["encoder_hash_before"]
+        assert (card["n_train"], card["n_test"]) == (1438, 359)
+    # Few labels are drawn by run seed: both objectives of a seed see the same draws.
+    seeds = [[row["seed"] for row in rows_of(p, "encoder", "linear")[:2]] for p in payloads]
+    assert seeds == [[0, 1], [1000, 1001]] * 2
+    # Baselines of one seed are the same numbers, of another seed another network.
+    untrained = [rows_of(p, "untrained", "linear") for p in payloads]
+    assert untrained[0] == untrained[2]
+    assert untrained[0] != untrained[1]
+
+
+def test_the_table_has_all_groups(probed):
+    _, text = probed
+    for word in ["RPC", "CPC", "Untrained encoder", "Raw pixels", "linear, 10 a class", "kNN"]:
+        assert word in text
+
+
+def test_the_untrained_encoder_is_the_one_training_began_with(runs):
+    path = runs[0]
+    settings = TrainImages(**SETTINGS, out=path.with_name("zero"), learning_rate=0.0, epochs=1)
+    settings = TrainImages(**{**SETTINGS, "learning_rate": 0.0, "out": path.with_name("zero")})
+    run = train_images.main(settings, Console(file=io.StringIO()))
+    start, end = untrained_encoder(settings), trained_encoder(run)
+    for before, after in zip(start.parameters(), end.parameters(), strict=True):
+        assert torch.equal(before, after)
+
+
+def test_map_and_neighbours(runs, probed):
+    run = Run.open(runs[0])
+    layout = run.read_json("results/map.json")
+    assert layout["kind"] == "embedding-map"
+    payload = layout["payload"]
+    assert len(payload["xy"]) == len(payload["labels"]) == 359
+    assert "PCA" in payload["method"]
+    shown = run.read_json("results/neighbours.json")["payload"]["rows"]
+    assert len(shown) == 6
+    assert len({row["query_label"] for row in shown}) == 6
+    for row in shown:
+        similarities = [found["similarity"] for found in row["neighbours"]]
+        assert len(similarities) == 6
+        assert similarities == sorted(similarities, reverse=True)
+        assert all(found["png"] != row["query"] for found in row["neighbours"][1:])
+        assert Image.open(io.BytesIO(base64.b64decode(row["query"]))).size == (8, 8)
+
+
+def test_neighbours_by_hand(runs):
+    images = train_images.load_images(TrainImages(**SETTINGS)).test.select(torch.arange(4))
+    features = np.array([[1.0, 0.0], [2.0, 0.1], [0.0, 1.0], [0.0, 0.0]])
+    found = neighbours(features, images, 4)["rows"]
+    by_label = {row["query"]: row["neighbours"] for row in found}
+    assert len(by_label) == 4
+    similarities = sorted(row["neighbours"][0]["similarity"] for row in found)
+    cosine = 2 / np.sqrt(4.01)
+    assert similarities == pytest.approx([0.0, 0.1 / np.sqrt(4.01), cosine, cosine], abs=1e-6)
+
+
+def test_a_collapsed_representation_still_has_a_map():
+    images = train_images.load_images(TrainImages(**SETTINGS)).test.select(torch.arange(12))
+    for method in ("pca", "tsne"):
+        layout = embedding_map(np.ones((12, 3)), images, method, 500)
+        assert np.isfinite(np.array(layout["xy"])).all()
+
+
+def test_embed_writes_the_same_rows_twice(runs, tmp_path):
+    files = embed.main(embed.Embed(run=runs[0], out=tmp_path / "a b"), Console(file=io.StringIO()))
+    assert [file.name for file in files] == ["a b.npz", "a b.parquet"]
+    with np.load(files[0]) as data:
+        arrays = dict(data)
+    table = pyarrow.parquet.read_table(files[1]).to_pydict()
+    assert arrays["features"].shape == (1797, 128)
+    assert arrays["features"].dtype == np.float32
+    assert table["id"] == arrays["ids"].tolist()
+    assert len(set(table["id"])) == 1797
+    np.testing.assert_array_equal(np.array(table["features"], np.float32), arrays["features"])
+    splits = train_images.load_images(TrainImages(**SETTINGS))
+    number = len(splits.train) + 5
+    assert arrays["ids"][number] == splits.test.ids[5]
+    assert arrays["labels"][number] == splits.test.labels[5]
+    encoder = trained_encoder(Run.open(runs[0]))
+    with torch.no_grad():
+        alone = encoder(splits.test.pixels[5:6].float() / 255)
+    np.testing.assert_allclose(arrays["features"][number], alone[0].numpy(), atol=1e-6)
+
+
+def test_embed_one_part_into_the_run(runs):
+    quiet = Console(file=io.StringIO())
+    files = embed.main(embed.Embed(run=runs[1], part="test"), quiet)
+    assert files[0] == runs[1] / "embeddings" / "test.npz"
+    with np.load(files[0]) as data:
+        assert len(data["ids"]) == 359
+
+
+def test_report_names_its_page(runs, probed, tmp_path):
+    page = report.main(
+        report.Report(runs=runs, out=tmp_path / "page.html"), Console(file=io.StringIO())
+    )
+    assert page.read_text(encoding="utf-8").lstrip().lower().startswith("<!doctype html")
+
+
+def test_probe_of_something_else(tmp_path, runs):
+    quiet = Console(file=io.StringIO())
+    with pytest.raises(RunError, match="there is no run directory"):
+        probe.main(probe.Probe(runs=[tmp_path / "none"]), quiet)
+    empty = Run.create(tmp_path / "empty", "data: digits\n")
+    with pytest.raises(RunError, match="there is no checkpoint"):
+        probe.main(probe.Probe(runs=[empty.path]), quiet)
+    strange = Run.create(tmp_path / "strange", "bach_size: 3\n")
+    with pytest.raises(ValueError, match="unknown key 'bach_size'; did you mean 'batch_size'"):
+        probe.main(probe.Probe(runs=[strange.path]), quiet)
+
+
+def test_results_are_strict_json(runs, probed):
+    def refuse(name):
+        raise AssertionError(name)
+
+    for path in runs:
+        for file in path.rglob("*.json"):
+            json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)

@@ -1,0 +1,164 @@
+"""The command line: help that teaches, errors of one line, exit codes."""
+
+import pytest
+
+from relatum import cli
+from relatum.recipes.images import TrainImages
+from relatum.recipes.probe import Probe
+
+
+def say(capsys, *words):
+    code = cli.main(list(words))
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_overview_lists_every_command(capsys):
+    for words in [(), ("--help",), ("-h",)]:
+        code, out, _ = say(capsys, *words)
+        assert code == 0
+        for name, command in cli.COMMANDS.items():
+            assert name in out
+            assert command.summary in out
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_help_of_every_command(capsys, name):
+    code, out, _ = say(capsys, *name.split(), "--help")
+    assert code == 0
+    assert f"relatum {name}" in out
+
+
+def test_help_teaches(capsys):
+    _, out, _ = say(capsys, "train", "images", "--help")
+    text = " ".join(out.split())
+    assert "--accumulate-steps" in text
+    assert "This is not a larger contrastive batch" in text
+    assert "One of: cpc, dv, nwj, js, wpc, rpc, chi2, hinge, logistic." in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tran"], "unknown command 'tran'; did you mean 'train images'?"),
+        (["train", "imges"], "unknown command 'train imges'; did you mean 'train images'?"),
+        (["train"], "unknown command 'train'; did you mean 'train images'?"),
+        (["prob"], "unknown command 'prob'; did you mean 'probe'?"),
+        (["train", "images", "--bach-size", "3"], "did you mean '--batch-size'?"),
+        (["train", "images", "--bach-size=3"], "unknown option '--bach-size'"),
+        (["train", "images", "-x"], "unknown option '-x'"),
+        (["train", "images", "--batch-size", "x"], "--batch-size must be a whole number, got 'x'"),
+        (["train", "images", "--batch-size", "3.5"], "must be a whole number, got '3.5'"),
+        (["train", "images", "--batch-size"], "option --batch-size needs a value"),
+        (["train", "images", "--objective", "rcp"], "did you mean 'rpc'?"),
+        (["train", "images", "--augmentation", "simcrl"], "did you mean 'simclr'?"),
+        (["train", "images", "--seed", "-1"], "seed must be an integer from 0"),
+        (["train", "images", "--seed", "1099511627776"], "seed must be an integer from 0"),
+        (["train", "images", "--resume", "maybe"], "--resume must be true or false, got 'maybe'"),
+        (["train", "images", "--resume=2"], "--resume must be true or false, got '2'"),
+        (["train", "images", "stray"], "unexpected 'stray'"),
+        (["train", "images", "--config", "none.yaml"], "cannot read the preset none.yaml"),
+        (["probe"], "name at least one run directory"),
+        (["embed"], "takes one RUN, got 0"),
+        (["embed", "a", "b"], "takes one RUN, got 2"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_and_code_2(capsys, words, message):
+    code, out, error = say(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert message in error
+    assert error.startswith("relatum: error: ")
+    assert error.count("\n") == 1
+
+
+def test_a_job_that_fails_is_one_line_and_code_1(capsys, tmp_path):
+    code, _, error = say(capsys, "probe", str(tmp_path / "none"))
+    assert (code, error) == (1, f"relatum: error: there is no run directory {tmp_path}/none\n")
+    code, _, error = say(capsys, "train", "images", "--data", str(tmp_path / "none"))
+    assert code == 1
+    assert error.count("\n") == 1
+
+
+def test_debug_shows_where(tmp_path):
+    with pytest.raises(ValueError, match="there is no run directory"):
+        cli.main(["probe", str(tmp_path / "none"), "--debug"])
+
+
+def images(*words):
+    return cli.parse("train images", TrainImages, words)
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [
+        (["--tensorboard"], True),
+        (["--tensorboard", "true"], True),
+        (["--tensorboard=yes"], True),
+        (["--tensorboard", "1"], True),
+        (["--no-tensorboard"], False),
+        (["--tensorboard", "False"], False),
+        (["--tensorboard=0"], False),
+        (["--tensorboard", "no"], False),
+        (["--no-tensorboard=false"], True),
+        ([], None),
+    ],
+)
+def test_switches_in_every_spelling(words, value):
+    assert images(*words).tensorboard is value
+
+
+def test_types_and_spellings():
+    settings = images(
+        "--batch-size", "32", "--learning-rate=1e-3", "--epochs", "3", "--seed", "0",
+        "--data", "0", "--out", "a b/ü", "--beta", "0", "--weight_decay", "0",
+    )  # fmt: skip
+    assert (settings.batch_size, settings.learning_rate, settings.epochs) == (32, 1e-3, 3.0)
+    assert (settings.seed, settings.data, str(settings.out)) == (0, "0", "a b/ü")
+    assert (settings.beta, settings.weight_decay, settings.limit) == (0.0, 0.0, None)
+
+
+def test_no_option_means_the_defaults():
+    assert images() == TrainImages()
+
+
+def test_positional_runs():
+    settings = cli.parse("probe", Probe, ["a", "--draws", "2", "b"])
+    assert [str(path) for path in settings.runs] == ["a", "b"]
+    assert settings.draws == 2
+
+
+def test_presets_are_strict_and_options_win(tmp_path):
+    preset = tmp_path / "a.yaml"
+    preset.write_text("objective: cpc\nlearning_rate: 1e-4\nepochs: 3\n")
+    settings = images("--epochs", "5", "--config", str(preset))
+    assert (settings.objective, settings.learning_rate, settings.epochs) == ("cpc", 1e-4, 5.0)
+    for text, message in [
+        ("bach_size: 3\n", "unknown key 'bach_size'; did you mean 'batch_size'?"),
+        ("batch_size: many\n", "batch_size must be a whole number, got 'many'"),
+        ("objective: rcp\n", "did you mean 'rpc'?"),
+        ("- a\n", "expected `key: value` lines"),
+        ("a: [\n", "not valid YAML"),
+    ]:
+        preset.write_text(text)
+        with pytest.raises(cli.UsageError, match=message.replace("?", r"\?")):
+            images("--config", str(preset))
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_warnings_are_one_line(capsys, tmp_path):
+    code, _, error = say(
+        capsys, "train", "images", "--data", "digits", "--beta", "0", "--dry-run", "--limit", "100",
+        "--batch-size", "20", "--no-tensorboard", "--out", str(tmp_path / "run"),
+    )  # fmt: skip
+    assert code == 0
+    assert error.startswith("relatum: warning: ")
+    assert error.count("\n") == 1
+
+
+def test_objectives(capsys):
+    code, out, _ = say(capsys, "objectives")
+    assert code == 0
+    for name in ("cpc", "rpc", "logistic"):
+        assert name in out
+    assert "E_P[" in out or "E_P f" in out
