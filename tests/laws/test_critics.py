@@ -59,7 +59,9 @@ def test_joint_is_the_mlp_of_the_concatenated_pair():
 
 
 def test_published_joint_critic_size():
-    assert sum(p.numel() for p in JointMLP(20, 20).parameters()) == 284_161  # rpc.md E.2
+    assert (
+        sum(p.numel() for p in JointMLP(20, 20).parameters()) == 284_161
+    )  # the 40-512-512-1 network
 
 
 def test_cosine_of_extreme_rows():

@@ -157,7 +157,7 @@ def test_unbounded_corners_are_infinite():
 
 @pytest.mark.parametrize(("mi", "wrong"), [(2.0, 3.80), (4.0, 6.23), (6.0, 7.66)])
 def test_the_logarithm_belongs_inside_the_mean(mi, wrong):
-    """At the perfect critic of the 20-d Gaussian task: the mean of logs is right (rpc.md E.4)."""
+    """At the perfect critic of the 20-d Gaussian task: the mean of logs is right."""
     rho = math.sqrt(1 - math.exp(-mi / 10))
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(200_000, 20, generator=generator, dtype=torch.float64)

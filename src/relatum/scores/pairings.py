@@ -47,8 +47,8 @@ __all__ = [
 _DENSE = 1 << 20
 """Scores held at once where no block size is given; beyond, tiles or blocks are recomputed."""
 
-_TILE = 1024
-"""Default side of a tile: the product of two 1024 x 128 blocks still fits in the cache."""
+_TILE = 512
+"""Default side of a tile: 1 MiB of scores, which stays in the cache between its passes."""
 
 
 def two_view(
