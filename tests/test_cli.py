@@ -1,10 +1,14 @@
 """The command line: help that teaches, errors of one line, exit codes."""
 
+import dataclasses
+import importlib
+
 import pytest
 
 from relatum import cli
 from relatum.recipes.images import TrainImages
 from relatum.recipes.probe import Probe
+from relatum.settings import field_docs
 
 
 def say(capsys, *words):
@@ -162,3 +166,13 @@ def test_objectives(capsys):
     for name in ("cpc", "rpc", "logistic"):
         assert name in out
     assert "E_P[" in out or "E_P f" in out
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_setting_is_explained(name):
+    command = cli.COMMANDS[name]
+    module = importlib.import_module(f"relatum.{command.module}")
+    settings = getattr(module, command.settings)
+    docs = field_docs(settings)
+    assert set(docs) == {field.name for field in dataclasses.fields(settings)}
+    assert all(text.rstrip(".") and text[-1] == "." for text in docs.values())

@@ -1,5 +1,6 @@
-"""The README is executed: its Python runs, its commands parse, its tables are generated."""
+"""README and guide are executed: Python runs, commands parse, tables are generated."""
 
+import importlib
 import importlib.util
 import re
 import shlex
@@ -7,15 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from relatum import cli
+
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("number", range(2))
-def test_python_blocks_run(number):
-    blocks = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
-    assert len(blocks) == 2
-    exec(compile(blocks[number], f"README block {number}", "exec"), {})
+@pytest.mark.parametrize(("page", "count"), [("README.md", 2), ("docs/guide.md", 1)])
+def test_python_blocks_run(page, count):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == count
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"{page} block {number}", "exec"), {})
 
 
 def test_generated_parts_are_up_to_date():
@@ -37,10 +42,11 @@ def test_make_targets_exist():
 
 
 def test_commands_parse():
-    from relatum.cli import parse
-
     blocks = "".join(re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL))
-    commands = re.findall(r"^relatum .*$", blocks, re.MULTILINE)
+    commands = re.findall(r"^relatum (.*?)(?:\s*#.*)?$", blocks, re.MULTILINE)
     assert len(commands) >= 5
     for command in commands:
-        parse(shlex.split(command.split("#")[0])[1:])
+        name = next(n for n in cli.COMMANDS if f"{command} ".startswith(f"{n} "))
+        module = importlib.import_module(f"relatum.{cli.COMMANDS[name].module}")
+        settings_class = getattr(module, cli.COMMANDS[name].settings)
+        cli.parse(name, settings_class, shlex.split(command.removeprefix(name)))

@@ -12,12 +12,14 @@ import difflib
 import inspect
 import textwrap
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 import yaml
 
 __all__ = [
+    "POSITIONAL",
     "check_choices",
     "check_seed",
     "choice",
@@ -25,12 +27,14 @@ __all__ = [
     "from_mapping",
     "from_yaml",
     "nearest",
-    "positional",
     "to_yaml",
     "unknown",
 ]
 
 S = TypeVar("S")
+
+POSITIONAL: Final = {"positional": True}
+"""Metadata of a field whose values stand on the command line without an option name."""
 
 LARGEST_SEED = 2**32 - 1  # what numpy's and scikit-learn's generators accept
 
@@ -63,11 +67,6 @@ def choice(default: str | None, known: Iterable[str]) -> Any:
     return dataclasses.field(default=default, metadata={"choices": tuple(known)})
 
 
-def positional() -> Any:
-    """A field whose values stand on the command line without an option name."""
-    return dataclasses.field(metadata={"positional": True})
-
-
 def check_choices(settings: Any) -> None:
     """Raises ValueError, naming the nearest known one, if a :func:`choice` field is unknown."""
     for field in dataclasses.fields(settings):
@@ -87,7 +86,7 @@ def field_docs(cls: type) -> dict[str, str]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     body = next(node for node in tree.body if isinstance(node, ast.ClassDef)).body
     docs = {}
-    for field, below in zip(body, body[1:], strict=False):
+    for field, below in pairwise(body):
         if (
             isinstance(field, ast.AnnAssign)
             and isinstance(field.target, ast.Name)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from relatum.probes import parameter_hash
 from relatum.recipes import embed, probe, report, train_images
-from relatum.recipes.images import TrainImages, trained_encoder, untrained_encoder
+from relatum.recipes.images import TrainImages, read_settings, trained_encoder, untrained_encoder
 from relatum.recipes.pictures import embedding_map, neighbours
 from relatum.runs import Run, RunError
 
@@ -86,10 +86,9 @@ def test_the_table_has_all_groups(probed):
 
 def test_the_untrained_encoder_is_the_one_training_began_with(runs):
     path = runs[0]
-    settings = TrainImages(**SETTINGS, out=path.with_name("zero"), learning_rate=0.0, epochs=1)
     settings = TrainImages(**{**SETTINGS, "learning_rate": 0.0, "out": path.with_name("zero")})
     run = train_images.main(settings, Console(file=io.StringIO()))
-    start, end = untrained_encoder(settings), trained_encoder(run)
+    start, end = untrained_encoder(read_settings(run)), trained_encoder(run)
     for before, after in zip(start.parameters(), end.parameters(), strict=True):
         assert torch.equal(before, after)
 
@@ -148,7 +147,9 @@ def test_embed_writes_the_same_rows_twice(runs, tmp_path):
     encoder = trained_encoder(Run.open(runs[0]))
     with torch.no_grad():
         alone = encoder(splits.test.pixels[5:6].float() / 255)
-    np.testing.assert_allclose(arrays["features"][number], alone[0].numpy(), atol=1e-6)
+    # A batch of one runs other convolution kernels: equal up to a few float32 roundings of values
+    # near 2. Batch normalisation in training mode would differ in the first digit.
+    np.testing.assert_allclose(arrays["features"][number], alone[0].numpy(), rtol=2e-6, atol=1e-6)
 
 
 def test_embed_one_part_into_the_run(runs):
@@ -170,7 +171,10 @@ def test_probe_of_something_else(tmp_path, runs):
     quiet = Console(file=io.StringIO())
     with pytest.raises(RunError, match="there is no run directory"):
         probe.main(probe.Probe(runs=[tmp_path / "none"]), quiet)
-    empty = Run.create(tmp_path / "empty", "data: digits\n")
+    half = Run.create(tmp_path / "half", "data: digits\n")
+    with pytest.raises(RunError, match="leaves settings open"):
+        probe.main(probe.Probe(runs=[half.path]), quiet)
+    empty = Run.create(tmp_path / "empty", "data: digits\ncritic: dot\n")
     with pytest.raises(RunError, match="there is no checkpoint"):
         probe.main(probe.Probe(runs=[empty.path]), quiet)
     strange = Run.create(tmp_path / "strange", "bach_size: 3\n")
@@ -182,6 +186,7 @@ def test_results_are_strict_json(runs, probed):
     def refuse(name):
         raise AssertionError(name)
 
-    for path in runs:
-        for file in path.rglob("*.json"):
-            json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)
+    files = [file for path in runs for file in path.rglob("*.json")]
+    assert len(files) >= 6 * len(runs)
+    for file in files:
+        assert json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)

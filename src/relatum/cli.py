@@ -1,0 +1,323 @@
+"""The command line: ``relatum COMMAND [SUBJECT] --option value``.
+
+Each command is a settings dataclass and a function; the parser, the help page and the strict
+reading of YAML presets are derived from the dataclass. A command's module is imported only when
+the command is used, so that ``relatum --help`` does not wait for the networks' libraries.
+
+Exit codes: 0 done; 1 the job failed (one line says why); 2 the command line was wrong; 130
+interrupted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import sys
+import types
+import typing
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser
+
+from .settings import field_docs, from_mapping, nearest
+
+__all__ = ["COMMANDS", "Command", "main", "parse"]
+
+
+class Command(NamedTuple):
+    """Where a command's settings class and function are."""
+
+    module: str
+    settings: str
+    function: str
+    summary: str
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "train images": Command(
+        "recipes.train_images", "TrainImages", "main", "train an encoder on images"
+    ),
+    "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
+    "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
+    "report": Command("recipes.report", "Report", "main", "make one HTML page from runs"),
+    "objectives": Command(
+        "recipes.report", "Objectives", "list_objectives", "explain the objectives"
+    ),
+    "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
+}
+
+EXAMPLES: Final = """examples:
+  relatum train images --data mnist5k --objective rpc --out runs/rpc
+  relatum train images --config configs/mnist5k-cpc.yaml --seed 1 --out runs/cpc-1
+  relatum probe runs/rpc runs/cpc-1
+  relatum report runs/rpc runs/cpc-1 --out report.html"""
+
+S = TypeVar("S")
+
+WORDS: Final = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+class UsageError(ValueError):
+    """The command line cannot be understood; the message is for its author."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words or bool(os.environ.get("RELATUM_DEBUG"))
+    words = [word for word in words if word != "--debug"]
+    try:
+        if not words or words[0] in ("-h", "--help"):
+            print(_overview())
+            return 0
+        name, rest = _command(words)
+        command = COMMANDS[name]
+        module = importlib.import_module(f".{command.module}", __package__)
+        settings_class = getattr(module, command.settings)
+        if "-h" in rest or "--help" in rest:
+            print(_parser(name, settings_class).format_help())
+            return 0
+        settings = parse(name, settings_class, rest)
+    except UsageError as error:
+        return _fail(str(error), 2)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            getattr(module, command.function)(settings)
+    except KeyboardInterrupt:
+        return _fail("interrupted; a training run continues with --resume", 130)
+    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
+        if debug:
+            raise
+        return _fail(str(error), 1)
+    return 0
+
+
+def parse(name: str, settings_class: type[S], words: Sequence[str]) -> S:
+    """Settings from the words behind a command; options win over the preset of ``--config``.
+
+    Raises:
+        UsageError: If an option, key or value is unknown or of the wrong type. It names the
+            nearest known option, key or value.
+    """
+    given, values, presets = _split(name, settings_class, words)
+    parser = _parser(name, settings_class)
+    for preset in presets:
+        _check_preset(parser, settings_class, Path(preset))
+    options = [f"--config={preset}" for preset in presets]
+    options += [f"--{option}={value}" for option, value in given.items()]
+    try:
+        parsed = parser.parse_args(options)
+    except ArgumentError as error:
+        raise _culprit(parser, settings_class, given, str(error)) from None
+    settings = {key: value for key, value in parsed.as_dict().items() if key != "config"}
+    settings |= _positional(name, settings_class, values)
+    try:
+        return from_mapping(settings_class, settings, where="command line")
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _overview() -> str:
+    width = max(len(name) for name in COMMANDS)
+    lines = [f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: relatum COMMAND [options]",
+            "",
+            "Contrastive representation learning: train, probe, report.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`relatum COMMAND --help` explains every option of a command.",
+            "--debug shows the traceback of an error.",
+            "",
+            EXAMPLES,
+        ]
+    )
+
+
+def _command(words: Sequence[str]) -> tuple[str, list[str]]:
+    for length in (2, 1):
+        name = " ".join(words[:length])
+        if name in COMMANDS:
+            return name, list(words[length:])
+    subjects = [name for name in COMMANDS if name.startswith(f"{words[0]} ")]
+    if subjects:
+        tried = f"{words[0]} {words[1]}" if len(words) > 1 else words[0]
+        raise UsageError(f"unknown command {tried!r}; did you mean {subjects[0]!r}?")
+    near = nearest(words[0], COMMANDS)
+    raise UsageError(f"unknown command {words[0]!r}; did you mean {near!r}? See relatum --help")
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _fields(settings_class: type) -> dict[str, dataclasses.Field[Any]]:
+    """The fields that are options, by the option's name."""
+    return {
+        _dashed(field.name): field
+        for field in dataclasses.fields(settings_class)
+        if not field.metadata.get("positional")
+    }
+
+
+def _positional_field(settings_class: type) -> dataclasses.Field[Any] | None:
+    fields = dataclasses.fields(settings_class)
+    return next((field for field in fields if field.metadata.get("positional")), None)
+
+
+def _parser(name: str, settings_class: type) -> ArgumentParser:
+    """The parser of one command, derived from its settings."""
+    docs, hints = field_docs(settings_class), typing.get_type_hints(settings_class)
+    parser = ArgumentParser(
+        prog=f"relatum {name}",
+        usage=f"relatum {name} [options]",
+        description=settings_class.__doc__,
+        exit_on_error=False,
+        print_config=None,
+    )
+    place = _positional_field(settings_class)
+    if place is not None:
+        many = "..." if typing.get_origin(hints[place.name]) is list else ""
+        word = place.name.rstrip("s").upper()
+        parser.usage = f"relatum {name} {word}{many} [options]"
+        parser.epilog = f"{word}: {docs[place.name]}"
+    parser.add_argument("--config", action="config", help="YAML preset; options win over it.")
+    for option, field in _fields(settings_class).items():
+        text = docs[field.name].replace("%", "%%")
+        if field.metadata.get("choices"):
+            text += f" One of: {', '.join(field.metadata['choices'])}."
+        default = None if field.default is dataclasses.MISSING else field.default
+        parser.add_argument(f"--{option}", type=hints[field.name], default=default, help=text)
+    return parser
+
+
+def _split(
+    name: str, settings_class: type, words: Sequence[str]
+) -> tuple[dict[str, str], list[str], list[str]]:
+    """Options with their values, values without an option, and presets."""
+    fields, hints = _fields(settings_class), typing.get_type_hints(settings_class)
+    loose = _positional_field(settings_class) is not None
+    switches = {option for option, field in fields.items() if bool in _types(hints[field.name])}
+    given: dict[str, str] = {}
+    values, presets = [], []
+    queue = list(words)
+    while queue:
+        word = queue.pop(0)
+        if not word.startswith("-") or word[1:2].isdigit():
+            values.append(word)
+            continue
+        option, equals, value = word.removeprefix("--").partition("=")
+        option = _dashed(option)
+        if word.startswith("--") and option.removeprefix("no-") in switches:
+            given[option.removeprefix("no-")] = _switch(option, equals, value, queue, loose)
+            continue
+        if not word.startswith("--") or (option not in fields and option != "config"):
+            near = nearest(option, [*fields, "config"])
+            raise UsageError(
+                f"unknown option {word.split('=')[0]!r}; did you mean '--{near}'? "
+                f"See relatum {name} --help"
+            )
+        if not equals:
+            if not queue or queue[0].startswith("--"):
+                raise UsageError(f"option --{option} needs a value")
+            value = queue.pop(0)
+        if option == "config":
+            presets.append(value)
+        else:
+            given[option] = value
+    return given, values, presets
+
+
+def _switch(option: str, equals: str, value: str, queue: list[str], loose: bool) -> str:
+    """The value of an option that is on or off, in any of the accepted spellings.
+
+    Where a command takes loose values, the next word is this option's only if it can be.
+    """
+    on = True
+    follows = bool(queue) and not queue[0].startswith("-")
+    if equals or (follows and (not loose or queue[0].lower() in WORDS)):
+        text = value if equals else queue.pop(0)
+        if text.lower() not in WORDS:
+            raise UsageError(f"--{option} must be true or false, got {text!r}")
+        on = WORDS[text.lower()]
+    return str(on != option.startswith("no-")).lower()
+
+
+def _types(hint: Any) -> tuple[Any, ...]:
+    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return typing.get_args(hint) if union else (hint,)
+
+
+def _check_preset(parser: ArgumentParser, settings_class: type, path: Path) -> None:
+    """Raises UsageError, with the key, if a preset is not what the settings are."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read the preset {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"cannot read the preset {path}: it is not UTF-8 text") from None
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: expected `key: value` lines")
+    names = [field.name for field in dataclasses.fields(settings_class)]
+    for key, value in values.items():
+        if key not in names:
+            hint = nearest(str(key), names)
+            raise UsageError(f"{path}: unknown key {key!r}; did you mean {hint!r}?")
+        try:
+            parser.parse_object({key: value})
+        except ArgumentError:
+            expected = _expected(settings_class, key)
+            raise UsageError(f"{path}: {key} must be {expected}, got {value!r}") from None
+
+
+def _culprit(
+    parser: ArgumentParser, settings_class: type, given: dict[str, str], message: str
+) -> UsageError:
+    """The error for the first option whose value does not have its type."""
+    for option, value in given.items():
+        try:
+            parser.parse_args([f"--{option}={value}"])
+        except ArgumentError:
+            expected = _expected(settings_class, option.replace("-", "_"))
+            return UsageError(f"--{option} must be {expected}, got {value!r}")
+    return UsageError(" ".join(message.split()))
+
+
+def _expected(settings_class: type, name: str) -> str:
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    kinds = _types(typing.get_type_hints(settings_class)[name])
+    named = [words.get(kind, "a path") for kind in kinds if kind is not types.NoneType]
+    return " or ".join([*named, "null"] if types.NoneType in kinds else named)
+
+
+def _positional(name: str, settings_class: type, values: list[str]) -> dict[str, Any]:
+    place = _positional_field(settings_class)
+    if place is None:
+        if values:
+            raise UsageError(f"unexpected {values[0]!r}; options of relatum {name} start with --")
+        return {}
+    if typing.get_origin(typing.get_type_hints(settings_class)[place.name]) is list:
+        return {place.name: [Path(value) for value in values]}
+    if len(values) != 1:
+        raise UsageError(f"relatum {name} takes one {place.name.upper()}, got {len(values)}")
+    return {place.name: Path(values[0])}
+
+
+def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:
+    print(f"relatum: warning: {message}", file=sys.stderr)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"relatum: error: {' '.join(message.split())}", file=sys.stderr)
+    return code

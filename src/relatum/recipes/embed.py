@@ -1,0 +1,145 @@
+"""``relatum embed``: features of images by a trained encoder, with their ids, to files."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as untyped_arrow
+import pyarrow.parquet as untyped_parquet
+import torch
+from jaxtyping import Float
+from rich.console import Console
+
+from ..data import ImageTable
+from ..probes import extract_features
+from ..runs import Run, atomic_write
+from ..settings import POSITIONAL, check_choices, choice
+from .images import load_images, read_settings, trained_encoder
+
+__all__ = ["Embed", "main"]
+
+# pyarrow has no types.
+arrow: Any = untyped_arrow
+parquet: Any = untyped_parquet
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Write the representation of every image, with ids and labels, to npz and parquet."""
+
+    run: Path = field(metadata=POSITIONAL)
+    """Run directory of `relatum train`."""
+
+    data: str | None = None
+    """Which images, as in `relatum train images --data`. Default: those of the run."""
+
+    part: str = choice("all", ("all", "train", "test"))
+    """Which part of them."""
+
+    test_fraction: float | None = None
+    """Share of test images for data without a test split of its own. Default: as in the run."""
+
+    split_seed: int | None = None
+    """Seed of that split. Default: as in the run."""
+
+    limit: int | None = None
+    """Use only so many training images of --data. Default: all, or as in the run."""
+
+    on_bad_file: str = choice("error", ("error", "skip"))
+    """What to do with a file that cannot be decoded: stop with its name, or skip and count it."""
+
+    out: Path | None = None
+    """Path of the files without ending. Default: RUN/embeddings/PART."""
+
+    device: str = "cpu"
+    """Where features are computed: cpu, cuda or cuda:1."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+def main(settings: Embed, console: Console | None = None) -> list[Path]:
+    """Writes ``OUT.npz`` and ``OUT.parquet``; row i of every array belongs to one image.
+
+    The npz holds ``features`` (n, d) float32, ``ids`` and ``split`` (text), ``labels`` (-1 =
+    unlabelled), ``rows`` (numbers in the source) and ``classes``; no pickling is needed to read it.
+
+    Raises:
+        RunError: If the run is missing or has no checkpoint.
+        ValueError: If the data are not readable.
+    """
+    console = console or Console()
+    run = Run.open(settings.run)
+    trained = read_settings(run)
+    given = {
+        name: getattr(settings, name)
+        for name in ("data", "test_fraction", "split_seed", "limit")
+        if getattr(settings, name) is not None
+    }
+    if settings.data not in (None, trained.data):
+        given.setdefault("limit", None)
+    splits = load_images(replace(trained, **given, on_bad_file=settings.on_bad_file))
+    parts = {"train": splits.train, "test": splits.test}
+    if settings.part != "all":
+        parts = {settings.part: parts[settings.part]}
+    encoder = trained_encoder(run).to(settings.device)
+    features = np.concatenate(
+        [_features(encoder, table, settings.device) for table in parts.values() if len(table)]
+    )
+    columns = _columns(parts)
+    base = settings.out or run.path / "embeddings" / settings.part
+    files = [base.with_name(base.name + ending) for ending in (".npz", ".parquet")]
+    classes = next(iter(parts.values())).classes
+    atomic_write(files[0], _npz(features, columns, classes))
+    atomic_write(files[1], _parquet(features, columns, classes))
+    for file in files:
+        console.print(f"{len(features)} images, {features.shape[1]} features: {file}", markup=False)
+    return files
+
+
+def _features(encoder: torch.nn.Module, table: ImageTable, device: str) -> Float[np.ndarray, "n d"]:
+    return extract_features(encoder, table.pixels, device=device).astype(np.float32)
+
+
+def _columns(parts: dict[str, ImageTable]) -> dict[str, np.ndarray]:
+    return {
+        "ids": np.array([name for table in parts.values() for name in table.ids], dtype=np.str_),
+        "split": np.array([part for part, table in parts.items() for _ in range(len(table))]),
+        "labels": torch.cat([table.labels for table in parts.values()]).numpy(),
+        "rows": torch.cat([table.rows for table in parts.values()]).numpy(),
+    }
+
+
+def _npz(
+    features: Float[np.ndarray, "n d"], columns: dict[str, np.ndarray], classes: tuple[str, ...]
+) -> bytes:
+    buffer = io.BytesIO()
+    names = np.array(classes, dtype=np.str_)
+    arrays: dict[str, Any] = {"features": features, **columns, "classes": names}
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _parquet(
+    features: Float[np.ndarray, "n d"], columns: dict[str, np.ndarray], classes: tuple[str, ...]
+) -> bytes:
+    """One row an image; class names instead of numbers, which mean nothing outside the npz."""
+    names = [classes[label] if label >= 0 else None for label in columns["labels"].tolist()]
+    flat = arrow.array(features.ravel())
+    table = arrow.table(
+        {
+            "id": columns["ids"].tolist(),
+            "split": columns["split"].tolist(),
+            "label": columns["labels"],
+            "class": names,
+            "row": columns["rows"],
+            "features": arrow.FixedSizeListArray.from_arrays(flat, features.shape[1]),
+        }
+    )
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    return buffer.getvalue()

@@ -1,0 +1,115 @@
+"""From settings to data, networks and losses; used wherever a run is made or rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple, cast
+
+import torch
+from torch import nn
+
+from ...base import Critic
+from ...critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
+from ...data import Splits, load_splits
+from ...losses import ContrastiveLoss
+from ...models import Encoder, ProjectionHead, build_encoder
+from ...objectives import OBJECTIVES
+from ...runs import Run, RunError
+from ...settings import from_yaml
+from ...training import load_checkpoint
+from .settings import TrainImages, objective_parameters, stored_size
+
+__all__ = [
+    "CRITICS",
+    "Networks",
+    "build_networks",
+    "load_images",
+    "read_settings",
+    "trained_encoder",
+    "untrained_encoder",
+]
+
+
+def _tower(dim: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, dim))
+
+
+# Each takes the width of an embedding, the temperature and whether that is learned.
+CRITICS: Final[dict[str, Callable[[int, float, bool], nn.Module]]] = {
+    "dot": lambda dim, temperature, learn: DotProduct(temperature, learn),
+    "cosine": lambda dim, temperature, learn: Cosine(temperature, learn),
+    "bilinear": lambda dim, temperature, learn: Bilinear(dim, dim, temperature, learn),
+    "two-tower": lambda dim, temperature, learn: TwoTower(
+        _tower(dim), _tower(dim), temperature, learn
+    ),
+    "joint": lambda dim, temperature, learn: JointMLP(dim, dim),
+}
+
+
+class Networks(NamedTuple):
+    """What is trained: encoder, projection head, and the loss with its critic."""
+
+    encoder: Encoder
+    head: ProjectionHead
+    loss: ContrastiveLoss
+
+
+def build_networks(settings: TrainImages) -> Networks:
+    """New networks of a run, with the weights that its seed gives; settings must be resolved."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        encoder = build_encoder(settings.encoder, image_size=stored_size(settings))
+        hidden = settings.projection_hidden or encoder.dim
+        head = ProjectionHead(
+            encoder.dim, hidden, settings.projection_dim, settings.projection_layers
+        )
+        critic = CRITICS[cast(str, settings.critic)](
+            settings.projection_dim, settings.temperature or 1.0, settings.learn_temperature
+        )
+    objective = OBJECTIVES[settings.objective](**objective_parameters(settings))
+    scorer = cast(Critic, critic)  # nn.Module's attributes have no types of their own
+    loss = ContrastiveLoss(objective, scorer, settings.pairing, settings.block_size)
+    return Networks(encoder, head, loss)
+
+
+def load_images(settings: TrainImages) -> Splits:
+    """The training and test images that the settings name."""
+    return load_splits(
+        settings.data,
+        image_size=stored_size(settings),
+        test_fraction=settings.test_fraction,
+        split_seed=settings.split_seed,
+        on_bad_file=cast(Literal["error", "skip"], settings.on_bad_file),
+        workers=settings.workers,
+        limit=settings.limit,
+    )
+
+
+def read_settings(run: Run) -> TrainImages:
+    """The resolved settings of a run.
+
+    Raises:
+        ValueError: If its ``config.yaml`` is not that of a training run on images.
+    """
+    where = str(run.path / "config.yaml")
+    settings = from_yaml(TrainImages, run.config_text, where=where)
+    if settings.critic is None:
+        raise RunError(f"{where} leaves settings open: it was not written by `relatum train`")
+    return settings
+
+
+def untrained_encoder(settings: TrainImages) -> Encoder:
+    """The encoder of a run as it was before the first step."""
+    return build_networks(settings).encoder
+
+
+def trained_encoder(run: Run) -> Encoder:
+    """The encoder of a run's last checkpoint, on the CPU, in evaluation mode.
+
+    Raises:
+        RunError: If there is no readable checkpoint.
+    """
+    settings, state = read_settings(run), load_checkpoint(run.checkpoint)
+    encoder = untrained_encoder(settings)
+    encoder.load_state_dict(state["modules"]["encoder"])
+    return encoder.eval()

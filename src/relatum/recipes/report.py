@@ -1,0 +1,51 @@
+"""``relatum report`` and ``relatum objectives``: pages and tables that people read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from ..objectives.table import table_rows
+from ..report import render
+from ..settings import POSITIONAL
+from .tables import objective_table
+
+__all__ = ["Objectives", "Report", "list_objectives", "main"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Make one self-contained HTML page from run directories."""
+
+    runs: list[Path] = field(metadata=POSITIONAL)
+    """Run directories; runs that differ only in their seed are averaged."""
+
+    out: Path = Path("report.html")
+    """The page."""
+
+    def __post_init__(self) -> None:
+        if not self.runs:
+            raise ValueError("name at least one run directory")
+
+
+def main(settings: Report, console: Console | None = None) -> Path:
+    """Writes the page and returns its path.
+
+    Raises:
+        RunError: If a run is missing or incomplete.
+    """
+    page = render(settings.runs, settings.out)
+    (console or Console()).print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+    return page
+
+
+@dataclass(frozen=True)
+class Objectives:
+    """Print the objectives: formula, what they need of the negatives, optimum, verdicts."""
+
+
+def list_objectives(settings: Objectives, console: Console | None = None) -> None:
+    """Prints the table that the objectives' own cards make."""
+    (console or Console()).print(objective_table(table_rows()))

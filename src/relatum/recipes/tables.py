@@ -1,0 +1,66 @@
+"""Tables on the terminal: the numbers of the report, and the table of objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ..report.reading import Column, group, open_records
+from ..report.tables import Interval, Row, accuracy_rows, columns, difference_rows, half
+
+__all__ = ["objective_table", "probe_table"]
+
+
+def probe_table(runs: Sequence[Path]) -> RenderableType:
+    """Accuracies over runs and their paired differences, as the report computes them."""
+    groups = group(open_records(runs))
+    kinds = columns(groups)
+    titles = [_short(kind) for kind in kinds]
+    accuracy = _table("Test accuracy, %", titles, accuracy_rows(groups, kinds))
+    difference = _table("Paired differences, points", titles, difference_rows(groups, kinds))
+    note = "Mean ± 95 % interval (t) over n seeds; draws of few labels are averaged inside a run."
+    return Group(accuracy, difference, note)
+
+
+def _short(kind: Column) -> str:
+    """A heading for a narrow column."""
+    labels = "all" if kind.labels_per_class is None else f"{kind.labels_per_class} a class"
+    return {"knn": "kNN", "class-means": "class means"}.get(kind.probe, f"{kind.probe}, {labels}")
+
+
+def _table(title: str, titles: Sequence[str], rows: Sequence[Row]) -> Table:
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
+    table.add_column("")
+    table.add_column("n", justify="right")
+    for name in titles:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(row.label, str(row.most), *(_cell(cell) for cell in row.cells))
+    return table
+
+
+def _cell(value: Interval | None) -> str:
+    if value is None:
+        return "—"
+    sign = "+" if value.kind == "difference" else ""
+    mean = f"{100 * value.mean:{sign}.1f}"
+    return mean if value.n == 1 else f"{mean} ± {100 * half(value):.1f}"
+
+
+def objective_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
+    """One block an objective: a table of so many columns would not fit a terminal."""
+    blocks = []
+    for row in rows:
+        block = Table(box=None, show_header=False, title=row["name"], title_justify="left")
+        block.add_column(style="dim")
+        block.add_column()
+        for key, value in row.items():
+            if key != "name":
+                block.add_row(key.replace("_", " "), Text(value))  # brackets are no markup
+        blocks.append(block)
+    return Group(*blocks)

@@ -1,0 +1,258 @@
+"""``relatum train images``: from pixels to a trained encoder in a run directory."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from typing import Any
+
+import torch
+import yaml
+from rich.console import Console
+from torch import nn
+
+from ..data import POLICIES, Splits
+from ..runs import Run, RunError, atomic_write, strict_json
+from ..settings import to_yaml
+from ..training import (
+    EmbeddingBank,
+    Monitor,
+    NonFiniteLoss,
+    Plan,
+    TrainingState,
+    build_optimizer,
+    load_checkpoint,
+    train,
+)
+from .images.build import Networks, build_networks, load_images
+from .images.settings import TrainImages, resolve, steps_per_epoch, total_steps
+from .images.step import ContrastiveStep
+
+__all__ = ["TrainImages", "main"]
+
+# Settings that may differ when a run is continued: they do not change what is computed.
+FREE = {"out", "resume", "dry_run", "log_every", "checkpoint_every", "tensorboard", "workers"}
+
+EMBEDDED = {"mnist5k", "digits"}  # nothing about their files can surprise
+
+AUTOCAST = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def main(
+    settings: TrainImages, console: Console | None = None, *, splits: Splits | None = None
+) -> Run | None:
+    """Trains and returns the run; with ``dry_run`` prints what would happen and returns None.
+
+    Args:
+        settings: As given; open values are decided here.
+        console: Where progress goes; None is the terminal.
+        splits: The images of these settings, where they are loaded already.
+
+    Raises:
+        ValueError: If settings or data do not fit.
+        RunError: If ``out`` already holds a run (without ``resume``), or another one (with it).
+        NonFiniteLoss: If the loss is not finite and ``on_nonfinite`` is "stop".
+    """
+    console = console or Console()
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    splits = splits or load_images(settings)
+    settings = resolve(settings, len(splits.train))
+    if settings.data not in EMBEDDED:
+        for note in splits.train.notes:
+            console.print(f"note: {note}", highlight=False, markup=False)
+    networks = build_networks(settings)
+    plan = _plan(settings, len(splits.train))
+    step, state = _prepare(settings, networks, splits)
+    if settings.dry_run:
+        _describe(console, settings, networks, splits, plan, step)
+        return None
+
+    run = _open_run(settings, splits)
+    if settings.resume and run.checkpoint.exists():
+        state.load_state_dict(load_checkpoint(run.checkpoint, device=settings.device))
+        _forget_later_lines(run, state.step)
+    if (run.path / "results" / "training.json").exists():
+        console.print(f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do")
+        return run
+    nonfinite = None
+    monitor = Monitor(
+        run,
+        plan.steps,
+        done=state.step,
+        steps_per_epoch=plan.steps_per_epoch,
+        tensorboard=bool(settings.tensorboard),
+        console=console,
+    )
+    try:
+        with monitor:
+            train(step, state, plan, run, monitor)
+    except NonFiniteLoss as error:
+        if settings.on_nonfinite == "stop":
+            raise
+        nonfinite = error
+        console.print(f"recorded: {error}", highlight=False, markup=False, soft_wrap=True)
+    run.write_result(
+        "training", "training", _outcome(run, settings, networks, state, plan, nonfinite)
+    )
+    return run
+
+
+def _plan(settings: TrainImages, rows: int) -> Plan:
+    steps = total_steps(settings, rows)
+    warmup = round((settings.warmup_epochs or 0) * steps_per_epoch(settings, rows))
+    if warmup > steps:
+        raise ValueError(
+            f"warmup_epochs {settings.warmup_epochs} is longer than the training ({steps} steps of "
+            f"{steps_per_epoch(settings, rows)} an epoch)"
+        )
+    return Plan(
+        rows=rows,
+        batch_size=settings.batch_size,
+        steps=steps,
+        learning_rate=settings.learning_rate or 0.0,
+        warmup_steps=warmup,
+        seed=settings.seed,
+        accumulate_steps=settings.accumulate_steps,
+        gradient_clip=settings.gradient_clip,
+        log_every=settings.log_every,
+        checkpoint_every=settings.checkpoint_every,
+    )
+
+
+def _prepare(
+    settings: TrainImages, networks: Networks, splits: Splits
+) -> tuple[ContrastiveStep, TrainingState]:
+    """The step and the state it changes, on the device."""
+    device = torch.device(settings.device)
+    modules: dict[str, nn.Module] = dict(networks._asdict())
+    bank = None
+    if settings.queue_size:
+        bank = EmbeddingBank(settings.queue_size, settings.projection_dim)
+        modules["bank"] = bank
+    for module in modules.values():
+        module.to(device).train()
+    # Colours innermost: the same convolutions, a fifth faster on the CPU.
+    networks.encoder.to(memory_format=torch.channels_last)
+    optimizer = build_optimizer(
+        settings.optimizer,
+        networks,
+        learning_rate=settings.learning_rate or 0.0,
+        weight_decay=settings.weight_decay,
+    )
+    scaler = torch.amp.GradScaler(device.type, enabled=settings.autocast == "fp16")
+    step = ContrastiveStep(
+        networks,
+        splits.train.pixels.to(device),
+        POLICIES[settings.augmentation or "none"](splits.train.pixels.shape[-1]),
+        bank=bank,
+        penalty=settings.penalty,
+        autocast=AUTOCAST[settings.autocast],
+    )
+    return step, TrainingState(modules, optimizer, scaler)
+
+
+def _open_run(settings: TrainImages, splits: Splits) -> Run:
+    data = _data_card(splits)
+    if not settings.resume:
+        run = Run.create(settings.out, to_yaml(settings))
+        run.write_json("data.json", data)
+        return run
+    run = Run.open(settings.out)
+    before = yaml.safe_load(run.config_text)
+    now = yaml.safe_load(to_yaml(settings))
+    changed = [
+        f"{key}: {before.get(key)} -> {now.get(key)}"
+        for key in sorted(before.keys() | now.keys())
+        if key not in FREE and before.get(key) != now.get(key)
+    ]
+    if changed:
+        raise RunError(
+            f"{run.path} was started with other settings ({'; '.join(changed)}); continue it with "
+            f"its own: relatum train images --config {run.path / 'config.yaml'} --resume"
+        )
+    seen = run.read_json("data.json") if (run.path / "data.json").exists() else data
+    if any(seen.get(key) != data[key] for key in ("train", "test", "classes", "checksum")):
+        raise RunError(f"{run.path} was started on other images: {settings.data} has changed since")
+    return run
+
+
+def _data_card(splits: Splits) -> dict[str, Any]:
+    """What the run saw, enough to notice that the data have changed."""
+    train = splits.train
+    return {
+        "source": train.source,
+        "split": splits.how,
+        "train": len(train),
+        "test": len(splits.test),
+        "classes": list(train.classes),
+        "notes": list(train.notes),
+        "skipped": [
+            {"row": file.index, "id": file.id, "reason": file.reason} for file in train.skipped
+        ],
+        "checksum": zlib.crc32(train.pixels.contiguous().numpy().data),
+    }
+
+
+def _forget_later_lines(run: Run, step: int) -> None:
+    """Drops metrics logged after the checkpoint, and a line that a kill cut short."""
+    lines = [strict_json(line) + "\n" for line in run.metrics() if line["step"] <= step]
+    atomic_write(run.path / "metrics.jsonl", "".join(lines).encode())
+
+
+def _outcome(
+    run: Run,
+    settings: TrainImages,
+    networks: Networks,
+    state: TrainingState,
+    plan: Plan,
+    nonfinite: NonFiniteLoss | None,
+) -> dict[str, Any]:
+    parameters = {
+        name: sum(p.numel() for p in module.parameters())
+        for name, module in networks._asdict().items()
+    }
+    return {
+        "objective": settings.objective,
+        "critic": settings.critic,
+        "temperature": settings.temperature,
+        "pairing": settings.pairing,
+        "seed": settings.seed,
+        "steps": state.step,
+        "epochs": state.step / plan.steps_per_epoch,
+        "images": plan.rows,
+        "seconds": state.seconds,
+        "nonfinite_steps": 0 if nonfinite is None else 1,
+        "nonfinite_step": None if nonfinite is None else nonfinite.step,
+        "nonfinite_terms": None if nonfinite is None else nonfinite.terms,
+        "final_loss": lines[-1]["loss"] if (lines := run.metrics()) else None,
+        "parameters": parameters,
+    }
+
+
+def _describe(
+    console: Console,
+    settings: TrainImages,
+    networks: Networks,
+    splits: Splits,
+    plan: Plan,
+    step: ContrastiveStep,
+) -> None:
+    """Prints the settings in full and the sizes."""
+    text = to_yaml(settings)
+    count = sum(p.numel() for module in networks for p in module.parameters())
+    rows, seed = next(plan.batches(0))
+    small = rows[: min(32, len(rows))]
+    began = time.perf_counter()
+    torch.autograd.backward(step(small, seed).loss)
+    # The first pass includes warm-up costs, so this is rather too long than too short.
+    pace = (time.perf_counter() - began) / len(small)
+    seconds = pace * plan.steps * plan.batch_size * plan.accumulate_steps
+    text += (
+        f"# {len(splits.train)} training images of {settings.image_size} x {settings.image_size} "
+        f"({splits.how})\n"
+        f"# {plan.steps} steps, {plan.steps_per_epoch} an epoch; {count:,} parameters\n"
+        f"# about {seconds / 60:.1f} minutes on {settings.device}\n"
+        "# dry run: nothing was written"
+    )
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

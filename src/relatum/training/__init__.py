@@ -1,0 +1,24 @@
+"""Training: one loop, its optimisers and schedule, checkpoints, progress."""
+
+from .bank import EmbeddingBank
+from .checkpoint import TrainingState, load_checkpoint, save_checkpoint
+from .loop import NonFiniteLoss, Plan, Step, StepOutput, train
+from .monitor import Monitor
+from .optim import LARS, OPTIMIZERS, build_optimizer, warmup_cosine
+
+__all__ = [
+    "LARS",
+    "OPTIMIZERS",
+    "EmbeddingBank",
+    "Monitor",
+    "NonFiniteLoss",
+    "Plan",
+    "Step",
+    "StepOutput",
+    "TrainingState",
+    "build_optimizer",
+    "load_checkpoint",
+    "save_checkpoint",
+    "train",
+    "warmup_cosine",
+]

@@ -1,0 +1,232 @@
+"""The training loop: one function, read from top to bottom."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from ..runs import Run
+from .checkpoint import TrainingState, save_checkpoint
+from .monitor import Monitor
+from .optim import warmup_cosine
+
+__all__ = ["NonFiniteLoss", "Plan", "Step", "StepOutput", "stream_seed", "train"]
+
+# Numbers of the streams of random numbers that stream_seed tells apart.
+ORDER, DRAWS, LAYERS = 0, 1, 2
+
+# A loss scaler halves its factor on each overflow; below 1 nothing is left to scale away.
+SMALLEST_SCALE = 1.0
+
+Readings = Mapping[str, float | None]
+
+
+class NonFiniteLoss(RuntimeError):
+    """The loss or its gradient became NaN or infinite.
+
+    Attributes:
+        step: The step that could not be finished, counted from 0.
+        terms: What the objective saw in that step.
+    """
+
+    def __init__(self, what: str, step: int, terms: Readings, checkpoint: str) -> None:
+        shown = ", ".join(
+            f"{name} {value:.6g}" for name, value in terms.items() if value is not None
+        )
+        super().__init__(
+            f"{what} at step {step} ({shown}); training stopped, the last good checkpoint is "
+            f"{checkpoint}"
+        )
+        self.step = step
+        self.terms = dict(terms)
+
+
+class StepOutput(NamedTuple):
+    """What one batch gives.
+
+    Attributes:
+        loss: Scalar to minimise, with its graph.
+        terms: Called when the loss is not finite: the objective's terms.
+        readings: Called for steps that are logged, before the update.
+        finish: Called after the update: fills the bank, caps a learned temperature.
+    """
+
+    loss: Float[Tensor, ""]
+    terms: Callable[[], Readings]
+    readings: Callable[[], Readings]
+    finish: Callable[[], None]
+
+
+class Step(Protocol):
+    """A recipe's own part: the loss of a batch."""
+
+    def __call__(self, rows: Int64[Tensor, " n"], seed: int) -> StepOutput:
+        """Takes row numbers of the training set and the seed of this batch's random draws."""
+        ...
+
+
+def stream_seed(seed: int, stream: int, index: int) -> int:
+    """A 63-bit seed for draw number `index` of a stream: unrelated for any two arguments.
+
+    Example:
+        >>> stream_seed(0, DRAWS, 1) != stream_seed(0, DRAWS, 2) != stream_seed(1, DRAWS, 2)
+        True
+    """
+    mixed = np.random.SeedSequence([seed, stream, index]).generate_state(1, np.uint64)
+    return int(mixed[0]) >> 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much, how fast, in which order.
+
+    Every epoch is a new permutation of the rows, keyed by (seed, epoch), and gives
+    ``rows // (batch_size * accumulate_steps)`` steps. The rows left over at the end of an epoch are
+    dropped (a smaller batch would be a different contrastive task); being others each time, all
+    rows are used over a few epochs.
+
+    Attributes:
+        rows: Size of the training set.
+        batch_size: Rows of one batch: the pairs that are contrasted with each other.
+        steps: Number of updates in all.
+        learning_rate: Highest rate.
+        warmup_steps: Steps of linear warm-up.
+        seed: Key of order and draws.
+        accumulate_steps: Batches whose gradients are averaged for one update. The batches do not
+            see each other: this is not a larger contrastive batch.
+        gradient_clip: Largest norm of the whole gradient, or None.
+        log_every: Steps between two lines of metrics.
+        checkpoint_every: Steps between two checkpoints; there is always one at the end.
+
+    Raises:
+        ValueError: If the rows do not fill one step, or a count is not positive.
+    """
+
+    rows: int
+    batch_size: int
+    steps: int
+    learning_rate: float
+    warmup_steps: int
+    seed: int
+    accumulate_steps: int = 1
+    gradient_clip: float | None = None
+    log_every: int = 10
+    checkpoint_every: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "steps", "accumulate_steps", "log_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.rows < self.batch_size * self.accumulate_steps:
+            raise ValueError(
+                f"{self.rows} training images do not fill one step of batch_size "
+                f"{self.batch_size} x accumulate_steps {self.accumulate_steps}; use a smaller batch"
+            )
+        if self.gradient_clip is not None and self.gradient_clip <= 0:
+            raise ValueError(f"gradient_clip must be positive, got {self.gradient_clip}")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole steps in one pass over the rows."""
+        return self.rows // (self.batch_size * self.accumulate_steps)
+
+    def order(self, epoch: int) -> Int64[Tensor, " n"]:
+        """The rows of an epoch in their order."""
+        generator = torch.Generator().manual_seed(stream_seed(self.seed, ORDER, epoch))
+        return torch.randperm(self.rows, generator=generator)
+
+    def batches(self, step: int) -> Iterator[tuple[Int64[Tensor, " n"], int]]:
+        """The batches of a step: row numbers and the seed of the draws."""
+        epoch, place = divmod(step, self.steps_per_epoch)
+        order = self.order(epoch)
+        for part in range(self.accumulate_steps):
+            start = (place * self.accumulate_steps + part) * self.batch_size
+            number = step * self.accumulate_steps + part
+            yield (
+                order[start : start + self.batch_size],
+                stream_seed(self.seed, DRAWS, number),
+            )
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step."""
+        return warmup_cosine(
+            step, base=self.learning_rate, warmup=self.warmup_steps, total=self.steps
+        )
+
+
+def train(step: Step, state: TrainingState, plan: Plan, run: Run, monitor: Monitor) -> None:
+    """Trains from ``state.step`` to ``plan.steps``; the state is changed in place.
+
+    The same state, plan and step give the same parameters on the same machine and number of
+    threads, whether the run went through in one go or was killed and continued.
+
+    Raises:
+        NonFiniteLoss: If the loss or its gradient is NaN or infinite. Nothing is updated and no
+            checkpoint is written after that; with a loss scaler an infinite gradient first lowers
+            the scale, and counts only when the scale has fallen below 1.
+    """
+    devices = sorted({p.device.index for p in state.parameters() if p.device.type == "cuda"})
+    if state.step == 0:
+        save_checkpoint(run.checkpoint, state)
+    with torch.random.fork_rng(devices=devices):
+        while state.step < plan.steps:
+            began = time.perf_counter()
+            # Layers with random numbers of their own (dropout) are keyed by the step as well.
+            torch.manual_seed(stream_seed(plan.seed, LAYERS, state.step))
+            rate = plan.rate(state.step)
+            for group in state.optimizer.param_groups:
+                group["lr"] = rate
+            state.optimizer.zero_grad(set_to_none=True)
+            outputs = []
+            for rows, seed in plan.batches(state.step):
+                output = step(rows, seed)
+                if not math.isfinite(output.loss.item()):
+                    _stop("the loss is not finite", output, state, run)
+                scaled = state.scaler.scale(output.loss / plan.accumulate_steps)
+                torch.autograd.backward(scaled)
+                outputs.append(output)
+
+            due = (state.step + 1) % plan.log_every == 0 or state.step + 1 == plan.steps
+            readings = outputs[-1].readings() if due else {}
+            norm = _clip(state, plan.gradient_clip)
+            overflow = not math.isfinite(norm)
+            if overflow and (
+                not state.scaler.is_enabled() or state.scaler.get_scale() < SMALLEST_SCALE
+            ):
+                _stop("the gradient is not finite", outputs[-1], state, run)
+            state.scaler.step(state.optimizer)
+            state.scaler.update()
+            for output in outputs:
+                output.finish()
+            state.step += 1
+
+            loss = sum(output.loss.item() for output in outputs) / len(outputs)
+            elapsed = time.perf_counter() - began
+            state.seconds += elapsed
+            monitor.advance(elapsed, plan.batch_size * plan.accumulate_steps)
+            if due:
+                epoch = state.step / plan.steps_per_epoch
+                fixed = {"learning_rate": rate, "grad_norm": norm}
+                monitor.log({"step": state.step, "epoch": epoch, "loss": loss, **readings, **fixed})
+            if state.step % plan.checkpoint_every == 0 or state.step == plan.steps:
+                save_checkpoint(run.checkpoint, state)
+
+
+def _clip(state: TrainingState, largest: float | None) -> float:
+    """Scales the gradient down to norm `largest`; returns the norm it had."""
+    state.scaler.unscale_(state.optimizer)
+    limit = math.inf if largest is None else largest
+    return float(torch.nn.utils.clip_grad_norm_(state.parameters(), limit))
+
+
+def _stop(what: str, output: StepOutput, state: TrainingState, run: Run) -> None:
+    terms = {"loss": output.loss.item(), **output.terms()}
+    raise NonFiniteLoss(what, state.step, terms, str(run.checkpoint))
