@@ -133,7 +133,8 @@ class Run:
         run = cls(Path(path))
         if (run.path / "config.yaml").exists():
             raise RunError(
-                f"{run.path} already holds a run; choose another folder, or continue it with --resume"
+                f"{run.path} already holds a run; choose another folder, or continue it with "
+                "--resume"
             )
         atomic_write(run.path / "config.yaml", config_text.encode())
         run.write_json("environment.json", environment())

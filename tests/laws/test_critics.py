@@ -76,7 +76,7 @@ def test_cosine_of_extreme_rows():
 
 
 def test_learned_temperature_is_stored_as_log_scale():
-    """L22: log(1/0.07) = 2.6592600369 and the loss of two pairs with cosines 0.5 and 0."""
+    """log(1/0.07) = 2.6592600369, and the loss of two pairs with cosines 0.5 and 0."""
     critic = Cosine(temperature=0.07, learn=True).double()
     assert abs(float(critic.temperature.log_scale.detach()) - 2.6592600369) < 1e-6
     with torch.no_grad():
@@ -87,7 +87,7 @@ def test_learned_temperature_is_stored_as_log_scale():
 
 
 def test_learned_temperature_is_capped_and_comes_back():
-    """L23: the parameter is moved to the cap, and a gradient that lowers it still does."""
+    """The parameter is moved to the cap, and a gradient that lowers it still does."""
     critic = Cosine(learn=True)
     with torch.no_grad():
         critic.temperature.log_scale.fill_(100.0)

@@ -12,7 +12,7 @@ from relatum.training.optim import parameter_groups
 
 
 def lars_by_hand(weights, gradients, *, rate, momentum, decay, trust, adapt):
-    """The update of one tensor over several steps, as `rpc.md` C.3 states it."""
+    """The update of one tensor over several steps, as SimCLRv2 does it."""
     w, v = weights.copy(), np.zeros_like(weights)
     for gradient in gradients:
         total = gradient + decay * w

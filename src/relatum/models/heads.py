@@ -16,9 +16,9 @@ class ProjectionHead(nn.Module):
     """Dense layers, each followed by batch normalisation; thrown away after training.
 
     The last normalisation has a scale but no offset and no ReLU follows it, so embeddings are
-    centred over the batch and a raw dot product of two equal views starts near ``dim_out``
-    (`rpc.md` C.1: SimCLRv2's head). Dense layers have no bias (the normalisation removes it) and
-    start normal with standard deviation 0.01.
+    centred over the batch and a raw dot product of two equal views starts near ``dim_out``, as in
+    SimCLRv2 (Chen et al. 2020). Dense layers have no bias (the normalisation removes it) and start
+    normal with standard deviation 0.01.
 
     Args:
         dim_in: Width of the representation.

@@ -40,9 +40,9 @@ class Hinge:
         optimum="depends on the classes",
         mi_reading="none",
         cost="O(N² d)",
-        stable="not in the paper",
-        batch="not in the paper",
-        downstream="not in the paper",
+        stable="–",
+        batch="–",
+        downstream="–",
     )
 
     def __call__(self, scores: Scores) -> Float[Tensor, ""]:

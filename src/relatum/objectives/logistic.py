@@ -41,9 +41,9 @@ class Logistic:
         optimum="log r + c(x)",
         mi_reading="none (in bits: see CPC)",
         cost="O(N² d)",
-        stable="not in the paper",
-        batch="not in the paper",
-        downstream="not in the paper",
+        stable="–",
+        batch="–",
+        downstream="–",
     )
 
     def __call__(self, scores: Scores) -> Float[Tensor, ""]:

@@ -109,9 +109,9 @@ CHI_SQUARE_CARD = RPC.CARD._replace(
     title="chi-square, RPC(0, 0, 1): the spectral contrastive loss",
     formula="E_P f − ½ E_Q f²",
     optimum="r",
-    stable="not in the paper",
-    batch="not in the paper",
-    downstream="not in the paper",
+    stable="–",
+    batch="–",
+    downstream="–",
 )
 
 

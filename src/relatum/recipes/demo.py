@@ -25,8 +25,8 @@ OBJECTIVES: Final = ("rpc", "cpc")
 # 4,000 training images. One thing was changed after a table with test accuracies had been seen: the
 # encoder's initialisation (fan-in scaling, as in the paper's code), because the untrained baseline
 # spread by 20 points over seeds; it was checked on validation images and makes that baseline
-# stronger. The objectives keep the authors' own settings (`rpc.md` A.4: RPC on raw dot products /
-# 128, CPC on cosines / 0.5).
+# stronger. The objectives keep the authors' own settings (Tsai et al. 2021: RPC on raw dot
+# products / 128, CPC on cosines / 0.5).
 SETTINGS: Final[dict[str, Any]] = {
     "data": "mnist5k",
     "encoder": "conv-small",

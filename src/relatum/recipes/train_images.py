@@ -95,6 +95,9 @@ def main(
     run.write_result(
         "training", "training", _outcome(run, settings, networks, state, plan, nonfinite)
     )
+    if console.is_terminal:
+        done = f"trained in {state.seconds:.0f} s; next: relatum probe {run.path}"
+        console.print(done, highlight=False, markup=False, soft_wrap=True)
     return run
 
 

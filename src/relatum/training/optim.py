@@ -1,4 +1,4 @@
-"""Optimisers and the learning-rate schedule (`rpc.md` C.3)."""
+"""Optimisers and the learning-rate schedule, as the published RPC code and SimCLRv2 have them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def parameter_groups(modules: Iterable[nn.Module], weight_decay: float) -> list[
     """Two groups: weights that decay, and vectors that do not.
 
     Batch-norm scales and offsets, biases and a learned temperature have at most one axis; they get
-    neither weight decay nor LARS's adaptation (`rpc.md` C.3).
+    neither weight decay nor LARS's adaptation, as in SimCLRv2.
     """
     parameters = [p for module in modules for p in module.parameters() if p.requires_grad]
     return [

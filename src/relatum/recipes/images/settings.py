@@ -30,7 +30,7 @@ __all__ = [
 SIZES: Final = {"mnist5k": 28, "digits": 16, "cifar10": 32, "cifar100": 32, "stl10": 96}
 PAIRINGS: Final = ("two_view", "in_batch", "in_batch_symmetric")
 
-# The authors' critics (`rpc.md` A.4): RPC scores raw dot products of 128-d batch-normalised
+# The critics of Tsai et al. (2021) on CIFAR: RPC scores raw dot products of 128-d batch-normalised
 # projections, divided by 128; the others cosines, divided by 0.5.
 RAW_DOT: Final = ("rpc", "chi2")
 CRITIC_TEMPERATURES: Final = {

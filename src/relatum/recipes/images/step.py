@@ -92,7 +92,7 @@ class ContrastiveStep:
         return {"ids": rows, "negatives": past.embeddings, "negative_ids": past.ids}
 
     def _excess(self, first: Tensor, second: Tensor, generator: torch.Generator) -> Tensor:
-        """WPC's penalty on the views and on interpolates between images (`rpc.md` A.6).
+        """WPC's penalty on the views and on interpolates between images.
 
         Both views of a pair are mixed with the same other image in the same proportion, so an
         interpolate is a pair again. Batch normalisation uses its running statistics here: with the
