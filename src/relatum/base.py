@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 Elementwise = Callable[[Tensor], Tensor]
+"""A fixed elementwise function φ, differentiable, without parameters of its own."""
 
 
 @runtime_checkable

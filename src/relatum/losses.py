@@ -12,7 +12,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from .base import Critic, CrossEntropyObjective, Objective, Scores
+from .base import Critic, CrossEntropyObjective, Objective, Scores, SeparableCritic
 from .scores import PAIRINGS, bank, explicit
 
 __all__ = ["ContrastiveLoss", "gradient_penalty"]
@@ -65,7 +65,7 @@ class ContrastiveLoss(nn.Module):
         block_size: int | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(objective, type) or not callable(objective):
+        if isinstance(objective, type | SeparableCritic) or not callable(objective):
             hint = f"{objective.__name__}()" if isinstance(objective, type) else "RPC()"
             raise TypeError(f"objective must be an instance such as {hint}, got {objective!r}")
         if isinstance(critic, type) or not callable(critic):
@@ -77,8 +77,8 @@ class ContrastiveLoss(nn.Module):
                 f"pairing must be None or one of {', '.join(PAIRINGS)}, got {pairing!r}; "
                 f"the nearest is {near[0]!r}"
             )
-        if block_size is not None and block_size < 1:
-            raise ValueError(f"block_size must be at least 1, got {block_size}")
+        if block_size is not None and (type(block_size) is not int or block_size < 1):
+            raise ValueError(f"block_size must be a whole number of at least 1, got {block_size!r}")
         self.objective, self.critic = objective, critic
         self.pairing, self.block_size = pairing, block_size
         if pairing == "two_view":
@@ -105,7 +105,8 @@ class ContrastiveLoss(nn.Module):
             x: One side of the pairs, (n, dx).
             y: The other side, (n, dy).
             ids: One integer per pair; candidates with the anchor's id are not its negatives. A
-                negative number belongs to nobody else.
+                negative number belongs to nobody else (signed hashes are negative half the time:
+                shift them).
             negatives: Given negatives instead of the batch's: (n, k, dy), k for each anchor, or
                 (m, dy), one bank shared by all.
             negative_ids: Ids of the given negatives, of their shape without the last axis.
@@ -115,6 +116,7 @@ class ContrastiveLoss(nn.Module):
         _refuse(unsupported)
         x, y = _features("x", x), _features("y", y)
         _check_pair(x, y)
+        x, y = _one_dtype(x, y)
         own = _ids("ids", ids, (len(x),), x)
         if negatives is None:
             for name, value in (("negative_ids", negative_ids), ("negative_mask", negative_mask)):
@@ -158,6 +160,8 @@ class ContrastiveLoss(nn.Module):
                 f"negatives must be (m, d), shared by all anchors, or (n, k, d), k for each of the "
                 f"n = {len(x)} anchors; got shape {shape}"
             )
+        if shape[-2] == 0:
+            raise ValueError(f"negatives hold no candidates: no negatives in shape {shape}")
         if shape[-1] != y.shape[1]:
             raise ValueError(
                 f"negatives and y must have one width, got {shape} and {tuple(y.shape)}"
@@ -168,6 +172,7 @@ class ContrastiveLoss(nn.Module):
             raise ValueError(
                 "given negatives are matched by ids only if both ids= and negative_ids= are passed"
             )
+        x, y, negatives = _one_dtype(x, y, negatives)
         candidates = _ids("negative_ids", negative_ids, shape[:-1], x)
         mask = _mask(negative_mask, (len(x), shape[-2]), x)
         if negatives.ndim == 3:
@@ -238,7 +243,9 @@ def gradient_penalty(
         gradients = torch.autograd.grad(
             scores.sum(), (x, y), create_graph=True, materialize_grads=True
         )
-        square = sum(g.flatten(1).square().sum(1) for g in gradients)
+        # Squares of half-precision gradients overflow above 256.
+        wide = [g.float() if g.dtype.itemsize < 4 else g for g in gradients]
+        square = sum(g.flatten(1).square().sum(1) for g in wide)
         assert isinstance(square, Tensor)
         # √ has slope ∞ at 0; there the norm is 0 and its gradient is set to 0.
         zero = square == 0
@@ -279,10 +286,18 @@ def _check_pair(x: Tensor, y: Tensor) -> None:
         raise ValueError(f"x and y must be (n, d), one row per pair: {shapes}")
     if len(x) != len(y):
         raise ValueError(f"x and y must have one row per pair: {shapes}")
-    if len(x) == 0:
-        raise ValueError(f"x and y hold no pairs: {shapes}")
+    if 0 in (*x.shape, *y.shape):
+        raise ValueError(f"x and y hold nothing: {shapes}")
     if x.device != y.device:
         raise ValueError(f"x is on {x.device}, y on {y.device}")
+
+
+def _one_dtype(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The widest of the types, for all: float32 and float64 sides meet in float64."""
+    wide = tensors[0].dtype
+    for tensor in tensors[1:]:
+        wide = torch.promote_types(wide, tensor.dtype)
+    return tuple(tensor.to(wide) for tensor in tensors)
 
 
 def _check_same_width(x: Tensor, y: Tensor) -> None:
@@ -295,20 +310,31 @@ def _check_same_width(x: Tensor, y: Tensor) -> None:
 def _ids(name: str, ids: object, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
     if ids is None:
         return None
-    tensor = torch.as_tensor(np.array(ids) if isinstance(ids, np.ndarray) else ids)
+    tensor = _as_tensor(name, ids)
     if tensor.is_floating_point() or tensor.is_complex():
         raise TypeError(f"{name} must be integers, got {tensor.dtype}")
     if tuple(tensor.shape) != shape:
         raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
-    return tensor.to(device=like.device, dtype=torch.int64)
+    signed = tensor.to(device=like.device, dtype=torch.int64)
+    if tensor.dtype == torch.uint64 and bool((signed < 0).any()):
+        raise ValueError(f"{name} must be below 2**63: larger ones do not fit signed integers")
+    return signed
 
 
 def _mask(mask: object, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
     if mask is None:
         return None
-    tensor = torch.as_tensor(mask)
+    tensor = _as_tensor("negative_mask", mask)
     if tensor.dtype != torch.bool:
         raise TypeError(f"negative_mask must be boolean (True = counts), got {tensor.dtype}")
     if tuple(tensor.shape) != shape:
         raise ValueError(f"negative_mask must have shape {shape}, got {tuple(tensor.shape)}")
     return tensor.to(like.device)
+
+
+def _as_tensor(name: str, value: object) -> Tensor:
+    try:
+        # A copy of arrays: torch takes neither negative strides nor read-only ones.
+        return torch.as_tensor(np.array(value) if isinstance(value, np.ndarray) else value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} cannot be read as integers: {error}") from None

@@ -58,7 +58,7 @@ def relative_density_ratio(ratio: Array, alpha: float, beta: float, gamma: float
     It increases in :math:`r` and lies in :math:`[-\alpha/\gamma, 1/\beta)`.
 
     Args:
-        ratio: The density ratio r = p(x, y) / (p(x) p(y)), at least 0.
+        ratio: The density ratio r = p(x, y) / (p(x) p(y)), at least 0 and finite.
         alpha: Weight of the mean negative score.
         beta: Weight of the squared positive scores.
         gamma: Weight of the squared negative scores.
@@ -76,9 +76,12 @@ def density_ratio(score: Array, alpha: float, beta: float, gamma: float) -> Arra
     r"""The inverse of the optimal critic, :math:`r = (\gamma f + \alpha) / (1 - \beta f)`.
 
     A score outside :math:`[-\alpha/\gamma, 1/\beta)` has no density ratio: the result is then
-    negative or infinite, and is returned as it is; nothing is clamped.
+    negative or infinite, and is returned as it is; nothing is clamped. With β = γ = 0 the score
+    says nothing of r, and the result is NaN.
     """
     check_relative_parameters(alpha, beta, gamma)
+    if beta == 0 and gamma == 0:
+        return score * math.nan
     return (gamma * score + alpha) / (1 - beta * score)
 
 
@@ -86,9 +89,11 @@ def log_density_ratio(score: Array, alpha: float, beta: float, gamma: float) -> 
     r""":math:`\log r = \log(\gamma f + \alpha) - \log(1 - \beta f)`, in nats.
 
     Scores outside the range of the optimal critic have no density ratio and give NaN (or an
-    infinity at its ends); nothing is clamped.
+    infinity at its ends), and so do all with β = γ = 0; nothing is clamped.
     """
     check_relative_parameters(alpha, beta, gamma)
+    if beta == 0 and gamma == 0:
+        return score * math.nan
     return (gamma * score + alpha).log() - (-beta * score).log1p()
 
 
@@ -120,10 +125,8 @@ def least_squares_form(
     Raises:
         ValueError: If beta or gamma is 0, where the form does not exist.
     """
-    bounds = rpc_bounds(alpha, beta, gamma)
+    bounds = _finite_bounds(alpha, beta, gamma)
     low, high = bounds.score_range
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise ValueError(f"beta and gamma must be > 0, got beta={beta}, gamma={gamma}")
     positive = (positives - high).square().mean()
     negative = (negatives - low).square().mean()
     return bounds.value_range[1] - beta / 2 * positive - gamma / 2 * negative
@@ -139,9 +142,7 @@ def brier_score_form(score: Array, alpha: float, beta: float, gamma: float) -> A
     Raises:
         ValueError: If beta or gamma is 0.
     """
-    low, high = rpc_bounds(alpha, beta, gamma).score_range
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise ValueError(f"beta and gamma must be > 0, got beta={beta}, gamma={gamma}")
+    low, high = _finite_bounds(alpha, beta, gamma).score_range
     return (score - low) / (high - low)
 
 
@@ -203,11 +204,20 @@ class RPCBounds:
         """
         return (self.positive_term_length + 2 * self.negative_term_length) ** 2 / (4 * pairs)
 
+    def large_negatives_at_optimum(self) -> float:
+        r"""Bound on :math:`E_Q[B(f^*)^2 1\{f^* > 0\}]`, :math:`B = \alpha f + \gamma f^2/2`.
+
+        :math:`(2\alpha\beta + \gamma)^2 / 4\beta^3\gamma`: at the optimal critic large scores are
+        rare among negatives, and this is below the worst case by a factor β/γ.
+        """
+        a, b, g = self.alpha, self.beta, self.gamma
+        return (2 * a * b + g) ** 2 / (4 * b**3 * g) if b > 0 and g > 0 else math.inf
+
 
 def rpc_bounds(alpha: float, beta: float, gamma: float) -> RPCBounds:
     """All ranges and bound constants for one setting of the relative parameters.
 
-    Where beta or gamma is 0 the objective is unbounded and the affected entries are infinite.
+    Where beta or gamma is 0 some ends do not exist: the affected entries are infinite.
 
     Raises:
         ValueError: If a weight is outside its range.
@@ -233,3 +243,9 @@ def rpc_bounds(alpha: float, beta: float, gamma: float) -> RPCBounds:
         positive_term_length=square / (2 * beta * gamma**2) if bounded else math.inf,
         negative_term_length=square / (2 * beta**2 * gamma) if bounded else math.inf,
     )
+
+
+def _finite_bounds(alpha: float, beta: float, gamma: float) -> RPCBounds:
+    if beta == 0 or gamma == 0:
+        raise ValueError(f"beta and gamma must be > 0, got beta={beta}, gamma={gamma}")
+    return rpc_bounds(alpha, beta, gamma)

@@ -335,7 +335,7 @@ def test_pairings_that_do_not_fit_are_refused():
         nt_xent(0.5, "inbatch")
     with pytest.raises(TypeError, match=r"such as RPC\(\)"):
         ContrastiveLoss(RPC, Cosine(0.5))
-    with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="block_size must be a whole number of at least 1, got 0"):
         ContrastiveLoss(RPC(), Cosine(0.5), block_size=0)
     with pytest.raises(ValueError, match="one width"):
         ContrastiveLoss(RPC(), DotProduct(), "two_view")(torch.randn(3, 1), torch.randn(3, 2))

@@ -17,7 +17,7 @@ from relatum import (
     JointMLP,
     TwoTower,
 )
-from relatum.scores import pairings, reductions
+from relatum.scores import gram, pairings, reductions
 from tests.laws import reference
 
 D = 3
@@ -42,8 +42,9 @@ IDS = {
     "distinct": [4, 9, 2, 7, 5, 0, 3],
     "groups": [1, 1, 2, 3, 3, 3, -1],
     "nobody": [-1, -1, -1, 5, 5, -2, 8],
+    "first tile": [5, 5, 5, 1, 2, 3, 3],
 }
-GIVEN = ["bank", "bank-ids", "bank-mask", "own", "own-mask", "own-ids"]
+GIVEN = [f"{kind}{what}" for kind in ("bank", "own") for what in ("", "-ids", "-mask", "-mask-ids")]
 
 
 def _given(kind, n, x):
@@ -53,7 +54,7 @@ def _given(kind, n, x):
     extra = torch.randn(*shape, generator=generator).double().requires_grad_()
     keywords = {"negatives": extra}
     listed = {"bank": 4} if kind.startswith("bank") else {"k": 4}
-    if kind.endswith("mask"):
+    if "mask" in kind:
         mask = torch.rand(n, 4, generator=generator) < 0.6
         mask[0, 0] = True
         mask[2] = False
@@ -73,7 +74,7 @@ def _gradients(value, tensors):
 
 # Block size and what is patched: the cost rule would not choose Gram matrices for 7 pairs, whose
 # scores are small enough to need no running maximum.
-GRAM = (pairings, "max", lambda *_: 0)
+GRAM = (pairings, "_gram_pays", lambda *_: True)
 MAXIMUM = (reductions, "LARGEST_BOUND", -1.0)
 STRATEGIES = {
     "dense": (None, None),
@@ -106,7 +107,7 @@ def _check(critic_name, pairing, ids, strategies, monkeypatch, n=7):
         for block_size, change in strategies:
             with monkeypatch.context() as patch:
                 if change is not None:
-                    patch.setattr(*change, raising=False)
+                    patch.setattr(*change)
                 loss = ContrastiveLoss(OBJECTIVES[objective](), critic, name, block_size)
                 fast = loss(x, y, **keywords)
             what = f"{objective}, block_size {block_size}, {change and change[1]}"
@@ -143,6 +144,23 @@ def test_given_negatives_equal_loops(critic, pairing, monkeypatch):
     _check(critic, pairing, "none", STRATEGIES.values(), monkeypatch)
 
 
+@pytest.mark.parametrize("pairing", ["two_view", "in_batch", "in_batch_symmetric"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_side_with_itself(pairing, strategy, monkeypatch):
+    """x is y: the same tensor twice must be what two equal tensors are, gradient included."""
+    block_size, change = STRATEGIES[strategy]
+    if change is not None:
+        monkeypatch.setattr(*change)
+    x = torch.randn(8, D, dtype=torch.float64, requires_grad=True)
+    twin = x.detach().clone().requires_grad_()
+    for objective in OBJECTIVES.values():
+        same = ContrastiveLoss(objective(), DotProduct(0.7), pairing, block_size)(x, x)
+        apart = ContrastiveLoss(objective(), DotProduct(0.7), pairing)(x, twin)
+        torch.testing.assert_close(same, apart)
+        (both,) = torch.autograd.grad(same, x)
+        torch.testing.assert_close(both, sum(torch.autograd.grad(apart, [x, twin])))
+
+
 @given(
     n=st.integers(2, 9),
     d=st.integers(1, 5),
@@ -172,11 +190,15 @@ def test_gradcheck(objective, block_size, pairing):
     assert torch.autograd.gradcheck(loss, (x.requires_grad_(), y.requires_grad_()))
 
 
-def test_gram_with_large_groups_equals_dense():
-    """Groups above the dimension are subtracted through their own Gram matrices."""
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 16])
+@pytest.mark.parametrize("sizes", [[60, 40, *[3] * 66, 2], [30] * 10, [1] * 300, [300 - 7, 7]])
+def test_gram_subtracts_groups(sizes, chunk, monkeypatch):
+    """Large groups go through their own Gram matrices, small ones pair by pair, in chunks."""
+    monkeypatch.setattr(gram, "_CHUNK", chunk)
     x, y = torch.randn(2, 300, 4, dtype=torch.float64)
     x, y = x.requires_grad_(), y.requires_grad_()
-    ids = torch.cat([torch.zeros(60), torch.ones(40), 2 + torch.arange(200) // 3]).long()
+    ids = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    ids = ids[torch.randperm(300)]
     loss = ContrastiveLoss(OBJECTIVES["rpc"](), DotProduct(3.0), "in_batch")
     scores = loss.scores(x, y, ids=ids)
     assert "Gram" in repr(scores.negatives)
@@ -184,12 +206,25 @@ def test_gram_with_large_groups_equals_dense():
     moments = scores.negatives.moments()
     torch.testing.assert_close(moments.mean, dense.mean())
     torch.testing.assert_close(moments.mean_square, dense.square().mean())
-    for a, b in zip(
-        _gradients(moments.mean_square, [x, y]),
-        _gradients(dense.square().mean(), [x, y]),
-        strict=True,
-    ):
-        torch.testing.assert_close(a, b)
+    for fast, slow in zip(moments, (dense.mean(), dense.square().mean()), strict=True):
+        for a, b in zip(_gradients(fast, [x, y]), _gradients(slow, [x, y]), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+def test_gram_stores_no_pairs():
+    """Ids with groups of 32: what autograd keeps stays near the factors' size."""
+    sizes = []
+
+    def pack(tensor):
+        sizes.append(tensor.numel())
+        return tensor
+
+    x, y = torch.randn(2, 1024, 16)
+    x, y = x.requires_grad_(), y.requires_grad_()
+    loss = ContrastiveLoss(OBJECTIVES["rpc"](), DotProduct(), "in_batch")
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        loss(x, y, ids=torch.arange(1024) // 32)
+    assert sum(sizes) < 20 * x.numel()  # the excluded pairs alone would be 64 times
 
 
 def test_gram_repairs_cancellation():
@@ -200,13 +235,13 @@ def test_gram_repairs_cancellation():
     loss = ContrastiveLoss(OBJECTIVES["rpc"](), DotProduct(), "two_view")
     z = torch.cat([x, x])
     exclusions = pairings.Exclusions(torch.arange(n).repeat(2), torch.arange(n).repeat(2), (0, n))
-    gram = pairings.Gram(z, z, exclusions, False, lambda: None)
+    summed = gram.Gram(z, z, exclusions, False, lambda: None)
     double = torch.cat([x, x]).double()
     scores = double @ double.T
     keep = torch.arange(n).repeat(2)[:, None] != torch.arange(n).repeat(2)[None]
     exact = scores[keep].square().sum()
-    torch.testing.assert_close(gram.sums().second.double(), exact, rtol=1e-4, atol=0)
-    (fast,) = torch.autograd.grad(gram.sums().second, x)
+    torch.testing.assert_close(summed.sums().second.double(), exact, rtol=1e-4, atol=0)
+    (fast,) = torch.autograd.grad(summed.sums().second, x)
     (slow,) = torch.autograd.grad(exact, x)
     assert (fast - slow).norm() <= 1e-4 * slow.norm()
     assert loss(x, x).isfinite()
@@ -230,3 +265,60 @@ def test_tiles_keep_nothing_of_the_score_matrix():
     assert stored(256) < 2.2 * stored(128)
     dense = 4 * 256**2
     assert stored(256) < dense / 2
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_tiles_refuse_second_derivatives(objective):
+    """Dense scores have them; tiles say so instead of answering wrongly."""
+    x, y = torch.randn(2, 6, D, dtype=torch.float64)
+    x = x.requires_grad_()
+    dense = ContrastiveLoss(OBJECTIVES[objective](), DotProduct(), "two_view")
+    assert torch.autograd.gradgradcheck(lambda x: dense(x, y), (x,))
+    tiled = ContrastiveLoss(OBJECTIVES[objective](), DotProduct(), "two_view", block_size=4)
+    scores = tiled.scores(x, y).negatives
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        torch.autograd.grad(scores.mean(torch.exp), x, create_graph=True)
+    if objective not in ("rpc", "chi2", "hinge"):  # their reductions are not tiled Functions here
+        with pytest.raises(RuntimeError, match="first derivatives only"):
+            torch.autograd.grad(tiled(x, y), x, create_graph=True)
+
+
+def test_block_size_keeps_float32_precision():
+    """A sum of squares over one large tile is as good as over many."""
+    x, y = torch.randn(2, 1500, 1600)
+    negatives = ContrastiveLoss(OBJECTIVES["rpc"](), DotProduct(40.0), "in_batch", 1500)
+    found = negatives.scores(x, y).negatives.moments().mean_square.item()
+    scores = x.double() @ y.double().T / 40
+    exact = scores[~torch.eye(1500, dtype=torch.bool)].square().mean().item()
+    assert abs(found / exact - 1) < 1e-6
+
+
+def test_nothing_hides_a_nan():
+    x, y, bank = torch.randn(4, 2), torch.randn(4, 2), torch.randn(5, 2)
+    bank[2] = torch.nan
+    for objective in OBJECTIVES.values():
+        for block_size in (None, 2):
+            loss = ContrastiveLoss(objective(), DotProduct(), block_size=block_size)
+            assert loss(x, y, negatives=bank).isnan()
+
+
+@pytest.mark.parametrize("block_size", [None, 2, 5])
+def test_equal_negatives_share_no_gradient(block_size):
+    """At a tie of the maximum one winner has the gradient, whatever the strategy."""
+    x, y = torch.randn(2, 6, D, dtype=torch.float64)
+    y[4] = y[1]
+    y = y.requires_grad_()
+    loss = ContrastiveLoss(OBJECTIVES["hinge"](), DotProduct(), "in_batch", block_size)
+    scores = (x @ y.T).masked_fill(torch.eye(6, dtype=torch.bool), -torch.inf)
+    winner = scores.detach().argmax(1)
+    expected = (1 + (x * y[winner]).sum(1) - (x * y).sum(1)).clamp(min=0).mean()
+    (fast,), (slow,) = (torch.autograd.grad(value, y) for value in (loss(x, y), expected))
+    torch.testing.assert_close(fast, slow)
+
+
+def test_a_phi_with_parameters_is_refused_by_tiles():
+    shift = torch.zeros((), requires_grad=True)
+    x = torch.randn(4, 2)
+    scores = ContrastiveLoss(OBJECTIVES["js"](), DotProduct(), block_size=2).scores(x, x)
+    with pytest.raises(ValueError, match="phi has parameters"):
+        scores.negatives.mean(lambda f: (f + shift).exp())

@@ -140,6 +140,16 @@ def test_score_matrix_variance_bound_holds():
     assert np.var(values) <= bounds.variance_score_matrix(n)
 
 
+@pytest.mark.parametrize("weights", [(1.0, 0.1, 1.0), (0.3, 0.5, 0.2), (0.0, 0.05, 1.0)])
+def test_large_negatives_are_rare_at_the_optimum(weights):
+    """Over laws Q of r with mean 1: the extreme ones sit on two points, 0 and r."""
+    a, _, g = weights
+    bound = rpc_bounds(*weights).large_negatives_at_optimum()
+    r = torch.logspace(0, 8, 4000, dtype=torch.float64)
+    f = relative_density_ratio(r, *weights).clamp(min=0)
+    assert ((a * f + g / 2 * f.square()).square() / r).max().item() <= bound
+
+
 def test_deviation_probability():
     bounds = rpc_bounds(1.0, 1.0, 1.0)  # R_A = R_B = 2
     assert math.isclose(bounds.deviation_probability(1.0, 8, 8), 2 * math.exp(-2))
@@ -151,6 +161,8 @@ def test_unbounded_corners_are_infinite():
     assert rpc_bounds(1.0, 0.0, 1.0).variance(5, 5) == math.inf
     with pytest.raises(ValueError, match="beta and gamma must be > 0"):
         least_squares_form(torch.ones(2), torch.ones(2), 1.0, 0.0, 1.0)
+    for of in (density_ratio, log_density_ratio):
+        assert of(torch.ones(1), 1.0, 0.0, 0.0).isnan().all()
     with pytest.raises(ValueError, match="must not both be 0"):
         relative_density_ratio(torch.ones(1), 1.0, 0.0, 0.0)
 

@@ -1,11 +1,13 @@
 """Exclusions, tiles and blocks against what they stand for."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relatum import CPC, RPC, Bilinear, ContrastiveLoss, Cosine, DotProduct, JointMLP
+from relatum.scores import from_matrix
 from relatum.scores.exclusions import Exclusions
 
 ids = st.lists(st.integers(0, 4), min_size=1, max_size=9)
@@ -15,31 +17,24 @@ def _equal(anchors, candidates):
     return torch.tensor(anchors)[:, None] == torch.tensor(candidates)[None]
 
 
-@given(anchors=ids, candidates=ids, limit=st.integers(1, 12))
-def test_exclusions_are_equal_ids(anchors, candidates, limit):
+@given(anchors=ids, candidates=ids)
+def test_exclusions_are_equal_ids(anchors, candidates):
     excluded = Exclusions(torch.tensor(anchors), torch.tensor(candidates))
     equal = _equal(anchors, candidates)
     assert excluded.counts.tolist() == (~equal).sum(1).tolist()
     whole = excluded.mask(slice(0, len(anchors)), slice(0, len(candidates)))
     assert torch.equal(whole, equal)
-    seen = torch.zeros_like(equal)
-    start = 0
-    for rows in excluded.chunks(limit):
-        assert rows.start == start
-        start = rows.stop
-        i, j = excluded.pairs(rows)
-        assert len(i) <= limit or rows.stop == rows.start + 1
-        seen[i, j] = True
-    assert start == len(anchors)
-    assert torch.equal(seen, equal)
 
 
 @given(anchors=ids, candidates=ids)
 def test_groups_hold_every_excluded_pair(anchors, candidates):
-    groups, a, c = Exclusions(torch.tensor(anchors), torch.tensor(candidates)).groups()
-    for group, many, other in zip(groups.tolist(), a.tolist(), c.tolist(), strict=True):
-        assert (many, other) == (anchors.count(group), candidates.count(group))
-    assert int((a * c).sum()) == int(_equal(anchors, candidates).sum())
+    groups = Exclusions(torch.tensor(anchors), torch.tensor(candidates)).groups()
+    seen = torch.zeros(len(anchors), len(candidates), dtype=torch.bool)
+    a = groups.anchors.split(groups.anchor_sizes.tolist()) if len(groups.anchor_sizes) else ()
+    b = groups.candidates.split(groups.candidate_sizes.tolist()) if len(a) else ()
+    for rows, columns in zip(a, b, strict=True):
+        seen[rows[:, None], columns[None]] = True
+    assert torch.equal(seen, _equal(anchors, candidates))
 
 
 @pytest.mark.parametrize(
@@ -60,11 +55,6 @@ def test_the_pattern_says_what_the_ids_say(n, shifts, side):
             tile = slice(i, min(i + side, n)), slice(j, min(j + side, n))
             expected, found = plain.mask(*tile), pattern.mask(*tile)
             assert torch.equal(expected, torch.zeros_like(expected) if found is None else found)
-        rows = slice(i, min(i + side, n))
-        found, expected = pattern.pairs(rows), plain.pairs(rows)
-        assert set(zip(*map(torch.Tensor.tolist, found), strict=True)) == set(
-            zip(*map(torch.Tensor.tolist, expected), strict=True)
-        )
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3])
@@ -154,7 +144,7 @@ def test_float32_gram_is_as_exact_as_dense(n, d, seed):
     assert "Gram" in repr(scores.negatives)
     exact = ContrastiveLoss(RPC(), Cosine(0.5)).scores(x.double(), y.double()).negatives.moments()
     found = scores.negatives.moments()
-    assert abs(found.mean_square.item() - exact.mean_square.item()) < 1e-6 * exact.mean_square
+    assert abs(found.mean_square.item() - exact.mean_square.item()) < 3e-6 * exact.mean_square
     assert abs(found.mean.item() - exact.mean.item()) < 1e-5 * exact.mean_square.sqrt()
 
 
@@ -168,3 +158,75 @@ def test_the_choice_of_strategy_is_shown():
         assert shown in repr(loss.scores(x, x).negatives)
     few = ContrastiveLoss(RPC(), Cosine(), block_size=8).scores(x[:20], x[:20])
     assert "Tiled(40 x 40 by 8, symmetric)" in repr(few.negatives)
+
+
+def test_a_critic_of_ones_own_in_half_precision():
+    """Scores of bfloat16 are summed in float32: 90,000 ones do not fit in half."""
+    half = torch.ones(300, 300, dtype=torch.float16)
+    assert abs(RPC()(from_matrix(half)).item() + 0.5025) < 1e-6
+
+    class Half(torch.nn.Module):
+        symmetric = False
+
+        def forward(self, x, y):
+            return (x * y).sum(-1).bfloat16()
+
+    x = torch.ones(300, 1)
+    loss = ContrastiveLoss(RPC(), Half(), "in_batch")(x, x)
+    assert loss.dtype == torch.float32
+    assert abs(loss.item() - 0.5025) < 1e-6
+
+
+def test_a_critic_that_sums_over_the_wrong_axis_is_named():
+    class Wrong(torch.nn.Module):
+        symmetric = False
+
+        def forward(self, x, y):
+            return (x * y).sum(1)
+
+    with pytest.raises(ValueError, match="the critic must score"):
+        ContrastiveLoss(CPC(), Wrong(), "in_batch")(torch.randn(4, 3), torch.randn(4, 3))
+
+
+def test_float32_and_float64_meet_in_float64():
+    x, y = torch.randn(4, 3), torch.randn(4, 3, dtype=torch.float64)
+    for critic in (Cosine(), Bilinear(3, 3), Bilinear(3, 3).double()):
+        mixed = ContrastiveLoss(CPC(), critic, "in_batch")(x, y)
+        assert mixed.dtype == torch.float64
+        torch.testing.assert_close(mixed, ContrastiveLoss(CPC(), critic, "in_batch")(x.double(), y))
+    with pytest.raises(TypeError, match=r"critic\.double\(\)"):
+        ContrastiveLoss(CPC(), JointMLP(3, 3, (4,)), "in_batch")(x, y)
+
+
+def test_mistakes_are_named():
+    x = torch.randn(4, 3)
+    loss = ContrastiveLoss(CPC(), Cosine(), "in_batch")
+    with pytest.raises(ValueError, match=r"below 2\*\*63"):
+        loss(x, x, ids=np.array([2**63 + 5, 1, 2, 3], dtype=np.uint64))
+    with pytest.raises(TypeError, match="ids cannot be read as integers"):
+        loss(x, x, ids=["a", "b", "c", "d"])
+    with pytest.raises(ValueError, match="hold nothing"):
+        loss(x[:, :0], x[:, :0])
+    with pytest.raises(ValueError, match="negatives hold no candidates"):
+        loss(x, x, negatives=x[:0])
+    with pytest.raises(ValueError, match="takes y of width 2"):
+        ContrastiveLoss(CPC(), Bilinear(3, 2), "in_batch")(x, x)
+    with pytest.raises(ValueError, match="takes x of width 5"):
+        ContrastiveLoss(CPC(), JointMLP(5, 3), "in_batch")(x, x)
+    with pytest.raises(TypeError):  # the two exchanged
+        ContrastiveLoss(Cosine(), RPC())
+    with pytest.raises(ValueError, match="block_size must be a whole number"):
+        ContrastiveLoss(CPC(), Cosine(), block_size=True)
+    mask = np.ones((4, 2), dtype=bool)[::-1, ::-1]
+    assert loss(x, x, negatives=x[:2], negative_mask=mask).isfinite()
+
+
+def test_large_ids():
+    x = torch.randn(4, 3)
+    top = 2**63 - 1
+    loss = ContrastiveLoss(CPC(), Cosine(), "in_batch")
+    expected = loss.scores(x, x, ids=[1, 1, 2, 3]).negatives.counts
+    for ids in ([top, top, 0, -1], [top, top, -5, -1]):
+        assert loss.scores(x, x, ids=ids).negatives.counts.tolist() == expected.tolist()
+    with pytest.raises(ValueError, match="-1 will do"):
+        loss(x, x, ids=[-(2**63), 1, 2, 3])

@@ -55,14 +55,24 @@ class JointMLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Float[Tensor, "*c"]:
         """The scores, broadcasting over leading axes; float32 or better."""
+        x, y = self._checked("x", x), self._checked("y", y)
         weight_x, weight_y = self.first.weight.tensor_split([self.dim_x], 1)
         with torch.autocast(x.device.type, enabled=False):  # a score is never rounded to half
-            side_x = nn.functional.linear(_as(x, weight_x), weight_x)
-            side_y = nn.functional.linear(_as(y, weight_y), weight_y, self.first.bias)
+            side_x = nn.functional.linear(x, weight_x)
+            side_y = nn.functional.linear(y, weight_y, self.first.bias)
             scores: Tensor = self.rest(side_x + side_y).squeeze(-1)
         return scores
 
-
-def _as(x: Tensor, weight: Tensor) -> Tensor:
-    """Half-precision inputs meet the float32 weights in float32."""
-    return x.to(weight.dtype) if x.dtype in (torch.float16, torch.bfloat16) else x
+    def _checked(self, name: str, side: Tensor) -> Tensor:
+        width = self.dim_x if name == "x" else self.first.in_features - self.dim_x
+        if side.shape[-1] != width:
+            raise ValueError(
+                f"this JointMLP takes {name} of width {width}, got shape {tuple(side.shape)}"
+            )
+        dtype = self.first.weight.dtype
+        if torch.promote_types(side.dtype, dtype) != dtype:
+            raise TypeError(
+                f"this JointMLP has {dtype} weights and {name} is {side.dtype}; make them alike, "
+                "for example with critic.double()"
+            )
+        return side.to(dtype)

@@ -73,7 +73,7 @@ class DotProduct(nn.Module):
 
 
 class Cosine(nn.Module):
-    r"""Cosine similarity, :math:`f(x, y) = \cos(x, y) / T`; scores lie in [−1/T, 1/T].
+    r"""Cosine similarity, :math:`f(x, y) = \cos(x, y) / T`; in [−1/T, 1/T] up to rounding.
 
     A zero vector has similarity 0 to everything, and gradient zero.
 
@@ -109,11 +109,12 @@ def _direction(x: Tensor) -> Tensor:
     # Dividing by the largest entry first: squares of numbers below 1e-19 or above 1e19 do not fit
     # in float32. The quotient is a constant to autograd, since a direction does not depend on it.
     largest = x.detach().abs().amax(-1, keepdim=True)
-    x = x / largest.where(largest > 0, 1)
+    zero = largest == 0
+    # A zero row is exchanged for a constant before the division, so that no derivative of any
+    # order meets 0 / 0.
+    x = (x / largest.masked_fill(zero, 1)).masked_fill(zero, 1)
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    zero = norm == 0
-    # Masked before and after the division, so that a zero row has gradient 0 and not 0 * inf.
-    return (x / norm.masked_fill(zero, 1)).masked_fill(zero, 0)
+    return (x / norm).masked_fill(zero, 0)
 
 
 class Bilinear(nn.Module):
@@ -154,10 +155,17 @@ class Bilinear(nn.Module):
     def factors(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Factors:
         """(xW, y), each divided by √T."""
         root = self.temperature.root()
+        for name, side, width in (("x", x, self.weight.shape[0]), ("y", y, self.weight.shape[1])):
+            if side.shape[-1] != width:
+                raise ValueError(
+                    f"this Bilinear critic takes {name} of width {width}, got shape "
+                    f"{tuple(side.shape)}"
+                )
         with torch.autocast(x.device.type, enabled=False):
-            wide = _wide(x)
-            u = wide @ _wide(self.weight).to(wide.dtype) * root
-        return u, _wide(y) * root
+            wide, weight = _wide(x), _wide(self.weight)
+            common = torch.promote_types(wide.dtype, weight.dtype)
+            u = wide.to(common) @ weight.to(common) * root
+        return u, _wide(y).to(common) * root
 
 
 class TwoTower(nn.Module):
@@ -187,13 +195,13 @@ class TwoTower(nn.Module):
     ) -> None:
         super().__init__()
         self.tower_x = tower_x
-        self.tower_y = tower_x if tower_y is None else tower_y
+        self.tower_y = tower_y
         self.inner = Cosine(temperature, learn) if normalize else DotProduct(temperature, learn)
 
     @property
     def symmetric(self) -> bool:
         """True if both sides share one tower."""
-        return self.tower_y is self.tower_x
+        return self.tower_y is None or self.tower_y is self.tower_x
 
     @property
     def temperature(self) -> Temperature:
@@ -207,7 +215,8 @@ class TwoTower(nn.Module):
     def factors(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Factors:
         """The two towers' outputs, scaled."""
         u = _through(self.tower_x, x)
-        v = u if x is y and self.symmetric else _through(self.tower_y, y)
+        other = self.tower_x if self.tower_y is None else self.tower_y
+        v = u if x is y and self.symmetric else _through(other, y)
         return self.inner.factors(u, v)
 
 

@@ -30,8 +30,8 @@ class Temperature(nn.Module):
         ValueError: If T is not a positive finite number, or below 0.01 and learned.
 
     Example:
-        >>> round(float(Temperature(0.1).scale()), 4)
-        10.0
+        >>> round(Temperature(0.25).root(), 6)
+        2.0
     """
 
     log_scale: nn.Parameter
@@ -55,13 +55,6 @@ class Temperature(nn.Module):
         """Moves a learned log(1/T) back to the cap if a step took it beyond."""
         if self.learn:
             self.log_scale.clamp_(max=math.log(LARGEST_SCALE))
-
-    def scale(self) -> Float[Tensor, ""] | float:
-        """1/T; a plain number when it is fixed."""
-        if not self.learn:
-            return self._fixed
-        self.cap_()
-        return self.log_scale.exp()
 
     def root(self) -> Float[Tensor, ""] | float:
         """√(1/T), the share of each of the two factors of a separable critic."""

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from ..base import ObjectiveCard, Scores
+from ..surrogates import softplus
 
 __all__ = ["JS"]
 

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-__all__ = ["Exclusions"]
+__all__ = ["Exclusions", "Groups"]
+
+
+class Groups(NamedTuple):
+    """The ids that stand on both sides, in order, and their rows on each.
+
+    Attributes:
+        anchors: Rows of the anchors with such an id, group after group.
+        candidates: The same for the candidates.
+        anchor_sizes: Anchors of each group.
+        candidate_sizes: Candidates of each group.
+    """
+
+    anchors: Int[Tensor, " a"]
+    candidates: Int[Tensor, " b"]
+    anchor_sizes: Int[Tensor, " g"]
+    candidate_sizes: Int[Tensor, " g"]
 
 
 class Exclusions:
@@ -34,16 +50,6 @@ class Exclusions:
         self.anchor_ids = anchor_ids
         self.candidate_ids = candidate_ids
         self.shifts = shifts
-        n, m = len(anchor_ids), len(candidate_ids)
-        self._order: Tensor | None = None
-        if shifts is not None:
-            self.size = torch.full((n,), len(shifts), device=anchor_ids.device)
-            return
-        self._order = candidate_ids.argsort(stable=True)
-        ordered = candidate_ids[self._order]
-        self._start = torch.searchsorted(ordered, anchor_ids)
-        self.size = torch.searchsorted(ordered, anchor_ids, right=True) - self._start
-        assert int(self.size.max()) <= m
 
     @classmethod
     def none(cls, n: int, m: int, device: torch.device) -> Exclusions:
@@ -54,47 +60,39 @@ class Exclusions:
     @property
     def counts(self) -> Int[Tensor, " n"]:
         """The number of negatives of each anchor."""
-        return len(self.candidate_ids) - self.size
+        m = len(self.candidate_ids)
+        if self.shifts is not None:
+            return torch.full_like(self.anchor_ids, m - len(self.shifts))
+        return m - _occurrences(self.anchor_ids, self.candidate_ids)
 
     def mask(self, rows: slice, columns: slice) -> Bool[Tensor, "a b"] | None:
         """Which pairs of a tile are excluded; None if the pattern says that none is."""
         if self.shifts is not None:
             m = len(self.candidate_ids)
             low, high = rows.start - (columns.stop - 1), (rows.stop - 1) - columns.start
-            # Pair (i, j) is excluded iff j - i = s (mod m); i - j runs over [low, high].
-            if not any(low <= -s + c * m <= high for s in self.shifts for c in (-1, 0, 1, 2)):
+            # Pair (i, j) is excluded iff j = i + s or j = i + s - m; i - j runs over [low, high].
+            if not any(low <= gap <= high for s in self.shifts for gap in (-s, m - s)):
                 return None
         return self.anchor_ids[rows, None] == self.candidate_ids[None, columns]
 
-    def pairs(self, rows: slice) -> tuple[Int[Tensor, " e"], Int[Tensor, " e"]]:
-        """The excluded pairs of these rows as (anchor, candidate) indices."""
-        anchors = torch.arange(rows.start, rows.stop, device=self.anchor_ids.device)
-        if self.shifts is not None:
-            shifts = torch.tensor(self.shifts, device=anchors.device, dtype=torch.int64)
-            candidates = (anchors[:, None] + shifts) % len(self.candidate_ids)
-            return anchors.repeat_interleave(len(self.shifts)), candidates.flatten()
-        assert self._order is not None
-        size = self.size[rows]
-        repeated = anchors.repeat_interleave(size)
-        first = (size.cumsum(0) - size).repeat_interleave(size)
-        offset = torch.arange(len(repeated), device=anchors.device) - first
-        return repeated, self._order[self._start[repeated] + offset]
+    def groups(self) -> Groups:
+        """The excluded pairs, group by group: each anchor of a group with each candidate of it."""
+        ids, anchor_sizes = torch.unique(self.anchor_ids, return_counts=True)
+        candidate_sizes = _occurrences(ids, self.candidate_ids)
+        both = candidate_sizes > 0
+        return Groups(
+            _ordered_rows(self.anchor_ids, ids[both]),
+            _ordered_rows(self.candidate_ids, ids[both]),
+            anchor_sizes[both],
+            candidate_sizes[both],
+        )
 
-    def chunks(self, limit: int) -> Iterator[slice]:
-        """Consecutive rows whose excluded pairs number at most `limit` (one row at least)."""
-        total = self.size.cumsum(0)
-        n, start = len(total), 0
-        while start < n:
-            done = int(total[start - 1]) if start else 0
-            stop = int(torch.searchsorted(total, done + limit, right=True))
-            stop = max(stop, start + 1)
-            yield slice(start, stop)
-            start = stop
 
-    def groups(self) -> tuple[Int[Tensor, " g"], Int[Tensor, " g"], Int[Tensor, " g"]]:
-        """Ids on both sides, with their numbers of anchors and of candidates."""
-        ids, anchors = torch.unique(self.anchor_ids, return_counts=True)
-        ordered = self.candidate_ids.sort().values
-        candidates = torch.searchsorted(ordered, ids, right=True) - torch.searchsorted(ordered, ids)
-        both = candidates > 0
-        return ids[both], anchors[both], candidates[both]
+def _occurrences(ids: Tensor, among: Tensor) -> Tensor:
+    ordered = among.sort().values
+    return torch.searchsorted(ordered, ids, right=True) - torch.searchsorted(ordered, ids)
+
+
+def _ordered_rows(ids: Tensor, wanted: Tensor) -> Tensor:
+    order = ids.argsort(stable=True)
+    return order[torch.isin(ids[order], wanted)]

@@ -45,7 +45,10 @@ __all__ = [
 ]
 
 _DENSE = 1 << 20
-"""Scores held at once where no block size is given; beyond, tiles or blocks are recomputed."""
+"""Scores held at once where no block size is given; beyond, tiles are recomputed."""
+
+_JOINT = 1 << 16
+"""The same for joint critics, whose hidden layers are held for every pair as well."""
 
 _TILE = 512
 """Default side of a tile: 1 MiB of scores, which stays in the cache between its passes."""
@@ -72,7 +75,7 @@ def two_view(
         positives = _rowwise(u[:n], v[n:])
         strategy = _separable(u, v, exclusions, block_size)
     else:
-        positives = critic(x, y)
+        positives = _pair_scores(critic, x, y)
         strategy = _joint(critic, z, z, exclusions, block_size)
     return Scores(positives.repeat(2), PooledNegatives(strategy))
 
@@ -86,12 +89,7 @@ def in_batch(
     block_size: int | None = None,
 ) -> Scores:
     """Each x_i against all y_j: S[i, j] = f(x_i, y_j)."""
-    exclusions = _partners(ids, len(x), x.device)
-    if isinstance(critic, SeparableCritic):
-        u, v = critic.factors(x, y)
-        return Scores(_rowwise(u, v), PooledNegatives(_separable(u, v, exclusions, block_size)))
-    strategy = _joint(critic, x, y, exclusions, block_size)
-    return Scores(critic(x, y), PooledNegatives(strategy))
+    return _square(critic, x, y, ids, block_size, both=False)
 
 
 def in_batch_symmetric(
@@ -103,15 +101,7 @@ def in_batch_symmetric(
     block_size: int | None = None,
 ) -> Scores:
     """Rows and columns of S[i, j] = f(x_i, y_j), averaged: both sides are anchors."""
-    exclusions = _partners(ids, len(x), x.device)
-    if isinstance(critic, SeparableCritic):
-        u, v = critic.factors(x, y)
-        positives = _rowwise(u, v)
-        strategy = _separable(u, v, exclusions, block_size, both=True)
-    else:
-        positives = critic(x, y)
-        strategy = _joint(critic, x, y, exclusions, block_size, both=True)
-    return Scores(positives.repeat(2), PooledNegatives(strategy))
+    return _square(critic, x, y, ids, block_size, both=True)
 
 
 def explicit(
@@ -129,22 +119,26 @@ def explicit(
 
     ``mask`` is True where a candidate counts, False for padding.
     """
-    excluded = None if mask is None else ~mask
+    same = None
     if negative_ids is not None:
         same = _owned(ids, len(x), x.device, negative_ids)[:, None] == negative_ids
-        excluded = same if excluded is None else excluded | same
+    excluded = _either(same, mask)
+    n, k = negatives.shape[:2]
     if isinstance(critic, SeparableCritic):
         u, v = critic.factors(x, _stacked(y[:, None], negatives, axis=1))
         with torch.autocast(u.device.type, enabled=False):
             scores = torch.einsum("nd,nkd->nk", u, v)
-        strategy: Strategy = Dense(scores[:, 1:], excluded)
-        return Scores(scores[:, 0], PooledNegatives(strategy))
-    if block_size is None and negatives.shape[0] * negatives.shape[1] <= _DENSE:
-        strategy = Dense(critic(x[:, None], negatives), excluded)
-    else:
-        rows = block_size or max(1, _DENSE // max(1, negatives.shape[1]))
-        strategy = Checkpointed(critic, x, negatives, rows, excluded=excluded)
-    return Scores(critic(x, y), PooledNegatives(strategy))
+        return Scores(scores[:, 0], PooledNegatives(Dense(scores[:, 1:], excluded)))
+    counts = torch.full((n,), k, device=x.device) if excluded is None else (~excluded).sum(1)
+    strategy = _blocks(
+        critic,
+        x,
+        negatives,
+        counts,
+        lambda at: None if excluded is None else excluded[at],
+        block_size,
+    )
+    return Scores(_pair_scores(critic, x, y), PooledNegatives(strategy))
 
 
 def bank(
@@ -160,40 +154,38 @@ def bank(
 ) -> Scores:
     """Each x_i against one shared bank of candidates (a queue of past embeddings)."""
     n, m = len(x), len(candidates)
-    if candidate_ids is None:
-        exclusions = Exclusions.none(n, m, x.device)
-    else:
+    exclusions = Exclusions.none(n, m, x.device)
+    if candidate_ids is not None:
         exclusions = Exclusions(_owned(ids, n, x.device, candidate_ids), candidate_ids)
     if isinstance(critic, SeparableCritic):
         u, v = critic.factors(x, _stacked(y, candidates))
         positives, v = _rowwise(u, v[:n]), v[n:]
+        strategy: Strategy
         if mask is None:
-            return Scores(positives, PooledNegatives(_separable(u, v, exclusions, block_size)))
-        scores = _product(u, v)
-    else:
-        positives = critic(x, y)
-        if mask is None:
-            strategy = _joint(critic, x, candidates, exclusions, block_size)
-            return Scores(positives, PooledNegatives(strategy))
-        scores = critic(x[:, None], candidates[None])
-    same = exclusions.mask(slice(0, n), slice(0, m))
-    # A mask of its own for every pair has no short form: the scores are held.
-    return Scores(
-        positives, PooledNegatives(Dense(scores, ~mask if same is None else same | ~mask))
-    )
+            strategy = _separable(u, v, exclusions, block_size)
+        else:  # a mask of its own for every pair has no short form: the scores are held
+            whole = exclusions.mask(slice(0, n), slice(0, m))
+            strategy = Dense(_product(u, v), _either(whole, mask))
+        return Scores(positives, PooledNegatives(strategy))
+    strategy = _joint(critic, x, candidates, exclusions, block_size, mask=mask)
+    return Scores(_pair_scores(critic, x, y), PooledNegatives(strategy))
 
 
-def from_matrix(scores: Float[Tensor, "n n"]) -> Scores:
+def from_matrix(scores: Float[Tensor, "n m"]) -> Scores:
     """Scores given as a matrix: the diagonal is positive, all else is negative.
+
+    Raises:
+        ValueError: If the matrix is not square.
 
     Example:
         >>> from_matrix(torch.tensor([[2.0, 0.0], [1.0, 2.0]])).negatives.moments().mean
         tensor(0.5000)
     """
-    if scores.ndim != 2 or scores.shape[0] != scores.shape[1]:
+    if scores.shape[0] != scores.shape[1]:
         raise ValueError(f"scores must be a square matrix, got shape {tuple(scores.shape)}")
     diagonal = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
-    return Scores(scores.diagonal(), PooledNegatives(Dense(scores, diagonal)))
+    dense = Dense(scores, diagonal)
+    return Scores(dense.scores.diagonal(), PooledNegatives(dense))
 
 
 PAIRINGS: dict[str, Callable[..., Scores]] = {
@@ -204,23 +196,49 @@ PAIRINGS: dict[str, Callable[..., Scores]] = {
 """The pairings whose negatives come from the batch, by name."""
 
 
+def _square(
+    critic: Critic,
+    x: Tensor,
+    y: Tensor,
+    ids: Tensor | None,
+    block_size: int | None,
+    both: bool,
+) -> Scores:
+    own = _owned(ids, len(x), x.device)
+    exclusions = Exclusions(own, own, shifts=(0,) if ids is None else None)
+    if isinstance(critic, SeparableCritic):
+        u, v = critic.factors(x, y)
+        positives = _rowwise(u, v)
+        strategy = _separable(u, v, exclusions, block_size, both)
+    else:
+        positives = _pair_scores(critic, x, y)
+        strategy = _joint(critic, x, y, exclusions, block_size, both)
+    return Scores(positives.repeat(2) if both else positives, PooledNegatives(strategy))
+
+
 def _owned(
     ids: Tensor | None, n: int, device: torch.device, others: Tensor | None = None
 ) -> Int[Tensor, " n"]:
     """Ids in which those that belong to nobody are made unique, so that own partners stay known."""
+    own = torch.arange(n, device=device)
     if ids is None:
-        return torch.arange(n, device=device)
-    top = (
-        int(ids.max())
-        if others is None or others.numel() == 0
-        else max(int(ids.max()), int(others.max()))
-    )
-    return torch.where(ids < 0, max(top, -1) + 1 + torch.arange(n, device=device), ids)
+        return own
+    taken = ids if others is None else torch.cat([ids, others.flatten()])
+    # Numbers below every id in use, so that no sum can overflow: ids of 2**63 - 1 are allowed.
+    lowest = taken.amin().clamp(max=0)
+    if int(lowest) < torch.iinfo(torch.int64).min + n:
+        raise ValueError(
+            f"ids must be at least -(2**63) + {n}, got {int(lowest)}: any negative number means "
+            "'belongs to nobody', so -1 will do"
+        )
+    return torch.where(ids < 0, lowest - 1 - own, ids)
 
 
-def _partners(ids: Tensor | None, n: int, device: torch.device) -> Exclusions:
-    own = _owned(ids, n, device)
-    return Exclusions(own, own, shifts=(0,) if ids is None else None)
+def _either(same: Tensor | None, mask: Tensor | None) -> Tensor | None:
+    """Excluded pairs from equal ids and from a mask of what counts."""
+    if mask is None:
+        return same
+    return ~mask if same is None else same | ~mask
 
 
 def _stacked(x: Tensor, y: Tensor, axis: int = 0) -> Tensor:
@@ -239,6 +257,21 @@ def _product(u: Tensor, v: Tensor) -> Tensor:
         return u @ v.T
 
 
+def _pair_scores(critic: Critic, x: Tensor, y: Tensor) -> Tensor:
+    scores = critic(x, y)
+    if scores.shape != (len(x),):
+        raise ValueError(
+            f"the critic must score {len(x)} pairs with shape ({len(x)},), got "
+            f"{tuple(scores.shape)}: it sums over the last axis and broadcasts over the others"
+        )
+    return scores.float() if scores.dtype.itemsize < 4 else scores
+
+
+def _gram_pays(n: int, m: int, d: int) -> bool:
+    """Whether (n + m) d² of Gram matrices beat n m d of scores; measured on the CPU."""
+    return m >= 256 and n * m >= (n + m) * d
+
+
 def _separable(
     u: Tensor, v: Tensor, exclusions: Exclusions, block_size: int | None, both: bool = False
 ) -> Strategy:
@@ -251,8 +284,7 @@ def _separable(
         scores, excluded = _product(u, v), exclusions.mask(slice(0, n), slice(0, m))
         return _both(scores, excluded) if both else Dense(scores, excluded)
 
-    # Measured: the Gram matrices pay from about twice as many candidates as dimensions.
-    if m >= max(2 * d, 256):
+    if _gram_pays(n, m, d):
         return Gram(u, v, exclusions, both, pair_by_pair)
     return pair_by_pair()
 
@@ -269,17 +301,57 @@ def _joint(
     exclusions: Exclusions,
     block_size: int | None,
     both: bool = False,
+    mask: Tensor | None = None,
 ) -> Strategy:
+    """All pairs of a critic that must see both sides of each."""
     n, m = len(x), len(y)
-    if block_size is None and n * m <= _DENSE:
-        scores = critic(x[:, None], y[None])
-        excluded = exclusions.mask(slice(0, n), slice(0, m))
-        return _both(scores, excluded) if both else Dense(scores, excluded)
-    rows = block_size or max(1, _DENSE // m)
-    blocks = Checkpointed(critic, x, y, rows, exclusions)
+
+    def excluded(rows: slice) -> Tensor | None:
+        own = None if mask is None else mask[rows]
+        return _either(exclusions.mask(rows, slice(0, m)), own)
+
+    if both and block_size is None and n * m <= _JOINT:
+        return _both(_matrix(critic, x, y[None]), excluded(slice(0, n)))
+    counts = exclusions.counts
+    if mask is not None:
+        whole = excluded(slice(0, n))
+        counts = counts if whole is None else (~whole).sum(1)
+    blocks = _blocks(critic, x, y[None], counts, excluded, block_size)
     if not both:
         return blocks
-    return BothDirections(blocks, Checkpointed(_Transposed(critic), y, x, rows, exclusions))
+
+    def across(columns: slice) -> Tensor | None:
+        found = exclusions.mask(slice(0, n), columns)
+        return None if found is None else found.T
+
+    transposed = _Transposed(critic)
+    return BothDirections(blocks, _blocks(transposed, y, x[None], counts, across, block_size))
+
+
+def _blocks(
+    critic: Critic,
+    x: Tensor,
+    y: Tensor,
+    counts: Tensor,
+    excluded: Callable[[slice], Tensor | None],
+    block_size: int | None,
+) -> Strategy:
+    """Scores of x_i with y (1, m, d) or (n, k, d), held or scored again block by block."""
+    n, m = len(x), y.shape[1]
+    if block_size is None and n * m <= _JOINT:
+        return Dense(_matrix(critic, x, y), excluded(slice(0, n)))
+    rows = block_size or max(1, _JOINT // max(1, m))
+    return Checkpointed(critic, x, y, rows, counts, excluded)
+
+
+def _matrix(critic: Critic, x: Tensor, y: Tensor) -> Tensor:
+    scores = critic(x[:, None], y)
+    if scores.shape != (len(x), y.shape[1]):
+        raise ValueError(
+            f"the critic must score all pairs of {len(x)} anchors and {y.shape[1]} candidates, got "
+            f"shape {tuple(scores.shape)}: it sums over the last axis and broadcasts over the rest"
+        )
+    return scores
 
 
 class _Transposed:

@@ -187,9 +187,9 @@ class PowerSums:
     ) -> None:
         if excluded is not None:
             scores.masked_fill_(excluded, 0)
-        flat = scores.flatten()
         times = 1 if columns is None else 2
-        state[0] += times * torch.stack([flat.sum(), flat @ flat])
+        # sum() adds in pairs; one long dot product would lose digits of float32.
+        state[0] += times * torch.stack([scores.sum(), scores.square_().sum()])
 
     def finish(self, state: list[Tensor]) -> Tensor:
         return state[0].to(self._dtype)

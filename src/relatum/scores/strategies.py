@@ -6,6 +6,7 @@ into expectations. Masked pairs are removed (−inf, or ``where``), never multip
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -14,7 +15,6 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..base import Critic, Elementwise
-from .exclusions import Exclusions
 
 __all__ = ["Checkpointed", "Dense", "Strategy", "Sums"]
 
@@ -64,7 +64,8 @@ class Dense:
     def __init__(
         self, scores: Float[Tensor, "n m"], excluded: Bool[Tensor, "n m"] | None = None
     ) -> None:
-        self.scores = scores
+        # A critic of the user's own may score in half precision; sums of many do not fit there.
+        self.scores = scores.float() if scores.dtype.itemsize < 4 else scores
         self.excluded = excluded
         n, m = scores.shape
         self.counts = (
@@ -90,8 +91,6 @@ class Dense:
 
     def logsumexp(self) -> Float[Tensor, " n"]:
         """Log Σ_j exp f_ij per anchor."""
-        if self.scores.shape[1] == 0:
-            return self.scores.sum(1) - torch.inf
         empty = self.counts == 0
         # A row of −inf only has gradient NaN; such rows are taken out before and named −inf after.
         rows = self._filled(-torch.inf).masked_fill(empty[:, None], 0)
@@ -99,9 +98,8 @@ class Dense:
 
     def max(self) -> Float[Tensor, " n"]:
         """max_j f_ij per anchor."""
-        if self.scores.shape[1] == 0:
-            return self.scores.sum(1) - torch.inf
-        return self._filled(-torch.inf).amax(1)
+        # The gradient goes to one winner, as in tiles; amax would share it among equals.
+        return self._filled(-torch.inf).max(1).values
 
     def _filled(self, value: float) -> Tensor:
         return (
@@ -115,10 +113,10 @@ class Checkpointed:
     Args:
         critic: The critic.
         x: Anchors.
-        y: Candidates (m, ...) shared by all anchors, or (n, k, ...) of each anchor.
-        exclusions: For shared candidates, which of them do not count.
-        excluded: For own candidates, True where one does not count.
+        y: Candidates: (1, m, ...) shared by all anchors, or (n, k, ...) of each anchor.
         rows: Anchors per block.
+        counts: The number of negatives of each anchor.
+        excluded: The excluded candidates of some rows; None if there are none.
     """
 
     def __init__(
@@ -127,17 +125,11 @@ class Checkpointed:
         x: Float[Tensor, "n dx"],
         y: Tensor,
         rows: int,
-        exclusions: Exclusions | None = None,
-        excluded: Bool[Tensor, "n k"] | None = None,
+        counts: Int[Tensor, " n"],
+        excluded: Callable[[slice], Tensor | None],
     ) -> None:
         self.critic, self.x, self.y, self.rows = critic, x, y, rows
-        self.exclusions, self.excluded = exclusions, excluded
-        if exclusions is not None:
-            self.counts = exclusions.counts
-        elif excluded is not None:
-            self.counts = (~excluded).sum(1)
-        else:
-            self.counts = torch.full((len(x),), y.shape[1], device=x.device)
+        self.counts, self.excluded = counts, excluded
 
     def __repr__(self) -> str:
         return f"Checkpointed({len(self.x)} anchors, {self.rows} at a time)"
@@ -169,12 +161,8 @@ class Checkpointed:
             return reduce(Dense(self.critic(x[:, None], y), excluded))
 
         rows = slice(start, min(start + self.rows, len(self.x)))
-        if self.exclusions is None:
-            y = self.y[rows]
-            excluded = None if self.excluded is None else self.excluded[rows]
-        else:
-            y = self.y[None]
-            excluded = self.exclusions.mask(rows, slice(0, self.y.shape[0]))
+        y = self.y if len(self.y) == 1 else self.y[rows]
+        excluded = self.excluded(rows)
         out: tuple[Tensor, ...] = checkpoint(run, self.x[rows], y, use_reentrant=False)
         return out
 

@@ -13,12 +13,12 @@ tile serves both directions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..base import Elementwise
 from . import reductions
@@ -29,6 +29,45 @@ from .strategies import Sums
 __all__ = ["Tiled"]
 
 Tile = tuple[slice, slice, Tensor, "Tensor | None"]
+
+
+@dataclass(frozen=True)
+class _Tiling:
+    """How the score matrix is walked through.
+
+    Attributes:
+        exclusions: Which candidates are not negatives.
+        side: Side of a tile.
+        both: Whether columns are anchors too.
+        symmetric: Whether the matrix is its own transpose, and its upper half stands for all.
+    """
+
+    exclusions: Exclusions
+    side: int
+    both: bool
+    symmetric: bool
+
+    def tiles(self, u: Tensor, v: Tensor) -> Iterator[Tile]:
+        """(rows, columns, scores, excluded) of every tile that is visited.
+
+        Scores live in one buffer that the next tile overwrites.
+        """
+        n, m, side = len(u), len(v), self.side
+        buffer = u.new_empty(min(side, n) * min(side, m))
+        for i in range(0, n, side):
+            rows = slice(i, min(i + side, n))
+            for j in range(i if self.symmetric else 0, m, side):
+                columns = slice(j, min(j + side, m))
+                a, b = rows.stop - i, columns.stop - j
+                scores = torch.mm(u[rows], v[columns].T, out=buffer[: a * b].view(a, b))
+                yield rows, columns, scores, self.exclusions.mask(rows, columns)
+
+    def anchors_of(self, columns: slice) -> slice | None:
+        """The anchors that these columns are, if columns are anchors too."""
+        if self.both:
+            n = len(self.exclusions.anchor_ids)
+            return slice(columns.start + n, columns.stop + n)
+        return columns if self.symmetric else None
 
 
 class Tiled:
@@ -51,13 +90,15 @@ class Tiled:
         tile: int,
         both: bool = False,
     ) -> None:
-        self.u, self.v, self.exclusions, self.tile, self.both = u, v, exclusions, tile, both
+        self.u, self.v = u, v
+        self._tiling = _Tiling(exclusions, tile, both, u is v and not both)
         counts = exclusions.counts
         self.counts = torch.cat([counts, counts]) if both else counts
 
     def __repr__(self) -> str:
-        kind = ", symmetric" if self.symmetric else ", both directions" if self.both else ""
-        return f"Tiled({len(self.u)} x {len(self.v)} by {self.tile}{kind})"
+        tiling = self._tiling
+        kind = ", symmetric" if tiling.symmetric else ", both directions" if tiling.both else ""
+        return f"Tiled({len(self.u)} x {len(self.v)} by {tiling.side}{kind})"
 
     def sums(self) -> Sums:
         """Σ f and Σ f²."""
@@ -65,7 +106,16 @@ class Tiled:
         return Sums(first, second)
 
     def sum(self, phi: Elementwise) -> Float[Tensor, ""]:
-        """Σ φ(f)."""
+        """Σ φ(f).
+
+        Raises:
+            ValueError: If φ has parameters of its own, whose gradient tiles would lose.
+        """
+        if phi(self.u.new_zeros(1)).requires_grad:
+            raise ValueError(
+                "phi has parameters that want a gradient, which tiles do not give: reduce without "
+                "block_size, or move the parameter into the critic"
+            )
         return self._reduce(PhiSum(phi))
 
     def logsumexp(self) -> Float[Tensor, " n"]:
@@ -78,26 +128,14 @@ class Tiled:
         """max_j f_ij per anchor."""
         # Only the winners carry gradient: find them without it, then score them alone.
         u, v, n = self.u, self.v, len(self.u)
-        value, winner = _winners(u.detach(), v.detach(), self)
-        rows, columns = winner[:n], winner[n:]
-        best = (u * v[rows]).sum(-1)
-        if self.both:
-            best = torch.cat([best, (u[columns] * v).sum(-1)])
+        value, winner = _winners(u.detach(), v.detach(), self._tiling, len(self.counts))
+        best = (u * v[winner[:n]]).sum(-1)
+        if self._tiling.both:
+            best = torch.cat([best, (u[winner[n:]] * v).sum(-1)])
         return best.masked_fill(value == -torch.inf, -torch.inf)
 
-    @property
-    def symmetric(self) -> bool:
-        """Whether the score matrix is its own transpose."""
-        return self.u is self.v
-
-    def anchors_of(self, columns: slice) -> slice | None:
-        """The anchors that these columns are, if columns are anchors too."""
-        if self.both:
-            return slice(columns.start + len(self.u), columns.stop + len(self.u))
-        return columns if self.symmetric else None
-
     def _reduce(self, reduction: Reduction) -> Tensor:
-        out: Tensor = _Reduce.apply(self.u, self.v, self, reduction)
+        out: Tensor = _Reduce.apply(self.u, self.v, self._tiling, len(self.counts), reduction)
         return out
 
     @torch.no_grad()
@@ -106,68 +144,62 @@ class Tiled:
         largest = [torch.linalg.vector_norm(w, dim=1).amax() for w in (self.u, self.v)]
         return float(largest[0] * largest[1])
 
-    def tiles(self, u: Tensor, v: Tensor) -> Iterator[Tile]:
-        """(rows, columns, scores, excluded) of every tile; of a symmetric matrix its upper half.
-
-        Scores live in one buffer that the next tile overwrites.
-        """
-        n, m, t = len(u), len(v), self.tile
-        buffer = u.new_empty(min(t, n) * min(t, m))
-        for i in range(0, n, t):
-            rows = slice(i, min(i + t, n))
-            for j in range(i if self.symmetric else 0, m, t):
-                columns = slice(j, min(j + t, m))
-                a, b = rows.stop - i, columns.stop - j
-                scores = torch.mm(u[rows], v[columns].T, out=buffer[: a * b].view(a, b))
-                yield rows, columns, scores, self.exclusions.mask(rows, columns)
-
 
 class _Reduce(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, u: Tensor, v: Tensor, tiled: Tiled, reduction: Reduction) -> Tensor:
+    def forward(
+        ctx: Any, u: Tensor, v: Tensor, tiling: _Tiling, anchors: int, reduction: Reduction
+    ) -> Tensor:
         with torch.autocast(u.device.type, enabled=False):
-            state = reduction.start(len(tiled.counts), u)
-            for rows, columns, scores, excluded in tiled.tiles(u, v):
-                across = tiled.anchors_of(columns)
-                if tiled.symmetric and rows == columns:
+            state = reduction.start(anchors, u)
+            for rows, columns, scores, excluded in tiling.tiles(u, v):
+                across = tiling.anchors_of(columns)
+                if tiling.symmetric and rows == columns:
                     across = None  # its own mirror image
                 reduction.add(state, rows, across, scores, excluded)
             value = reduction.finish(state)
         ctx.save_for_backward(u, v, value)
-        ctx.tiled, ctx.reduction = tiled, reduction
+        ctx.tiling, ctx.reduction = tiling, reduction
         return value
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        # Grad mode is on here exactly under create_graph=True; what follows has no graph.
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "tiled reductions have first derivatives only; for a second one use a smaller "
+                "batch without block_size, so that the scores are held dense"
+            )
         u, v, value = ctx.saved_tensors
-        tiled, reduction = ctx.tiled, ctx.reduction
-        grad_u = torch.zeros_like(u)
-        grad_v = grad_u if tiled.symmetric else torch.zeros_like(v)
+        tiling, reduction = ctx.tiling, ctx.reduction
+        wants_u, wants_v = ctx.needs_input_grad[:2]
+        grad_u = torch.zeros_like(u) if wants_u else None
+        grad_v = grad_u if tiling.symmetric else torch.zeros_like(v) if wants_v else None
         with torch.autocast(u.device.type, enabled=False):
-            for rows, columns, scores, excluded in tiled.tiles(u, v):
-                across = tiled.anchors_of(columns)
+            for rows, columns, scores, excluded in tiling.tiles(u, v):
+                across = tiling.anchors_of(columns)
                 weight = reduction.weight(value, grad, rows, across, scores, excluded)
-                grad_u[rows].addmm_(weight, v[columns])
-                if not tiled.symmetric or rows != columns:
+                if grad_u is not None:
+                    grad_u[rows].addmm_(weight, v[columns])
+                if grad_v is not None and not (tiling.symmetric and rows == columns):
                     grad_v[columns].addmm_(weight.T, u[rows])
         # With u and v one tensor given twice, autograd adds the two answers: one has them all.
-        return grad_u, None if tiled.symmetric else grad_v, None, None
+        return grad_u, None if tiling.symmetric else grad_v, None, None, None
 
 
-def _winners(u: Tensor, v: Tensor, tiled: Tiled) -> tuple[Tensor, Tensor]:
+def _winners(u: Tensor, v: Tensor, tiling: _Tiling, anchors: int) -> tuple[Tensor, Tensor]:
     """The highest score of each anchor and where it stands (no gradient)."""
-    value = u.new_full((len(tiled.counts),), -torch.inf)
-    winner = torch.zeros(len(value), dtype=torch.int64, device=u.device)
+    value = u.new_full((anchors,), -torch.inf)
+    winner = torch.zeros(anchors, dtype=torch.int64, device=u.device)
     with torch.autocast(u.device.type, enabled=False):
-        for rows, columns, scores, excluded in tiled.tiles(u, v):
+        for rows, columns, scores, excluded in tiling.tiles(u, v):
             if excluded is not None:
                 scores.masked_fill_(excluded, -torch.inf)
-            across = tiled.anchors_of(columns)
+            across = tiling.anchors_of(columns)
             for at, axis, offset in ((rows, 1, columns.start), (across, 0, rows.start)):
                 if at is not None:
                     top, index = scores.max(axis)
-                    better = top > value[at]
+                    better = (top > value[at]) | top.isnan()  # NaN is not to be outshone
                     value[at] = torch.where(better, top, value[at])
                     winner[at] = torch.where(better, index + offset, winner[at])
     return value, winner
