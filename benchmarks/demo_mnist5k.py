@@ -44,7 +44,7 @@ def page(runs: list[Path], seconds: float) -> str:
             f"Machine: {machine['platform']}, {machine['processors']} processors; "
             f"torch {machine['versions']['torch']}. Time in all: {seconds:.0f} seconds.",
             "",
-            f"{how} Test accuracy in percent: mean ± half of the 95 % t-interval over the runs' "
+            f"{how[0].upper()}{how[1:]}. Test accuracy in percent: mean ± half of the 95 % t-interval over the runs' "
             "seeds; draws of few labels are averaged inside a run.",
             "",
             *table(

@@ -176,7 +176,9 @@ def page(results: dict[Cell, list[dict[str, Any]]], run: Run) -> str:
         *ordering(results),
         "",
         "With cosine / 0.5 no score exceeds 2, so DV and NWJ *cannot* overflow: that no run of "
-        "theirs diverged here says nothing about their stability on unbounded scores.",
+        "theirs diverged here says nothing about their stability on unbounded scores. `logistic` "
+        "is CPC's loss divided by log 2, a factor that AdamW all but ignores: the two show how far "
+        "apart the same objective lands by rounding alone.",
         "",
     ]
     return "\n".join(lines)
@@ -212,10 +214,12 @@ def accuracy(found: list[dict[str, Any]], key: str) -> str:
 
 
 def ordering(results: dict[Cell, list[dict[str, Any]]]) -> list[str]:
-    """Each pair of the paper's ordering, and what was found here."""
+    """Each pair of the paper's ordering, what was found here, and the same in plain words."""
     order = sorted(PUBLISHED, key=PUBLISHED.__getitem__, reverse=True)
+    pairs = [*pairwise(order), ("cpc", "js"), ("cpc", "wpc")]
     lines = ["| pair | paper | here | verdict |", "| --- | ---: | ---: | --- |"]
-    for better, worse in pairwise(order):
+    words: dict[str, list[str]] = {"agrees": [], "**disagrees**": [], "not resolved by 3 seeds": []}
+    for better, worse in pairs:
         difference = compare(results, better, worse)
         if difference.low > 0:
             verdict = "agrees"
@@ -223,9 +227,17 @@ def ordering(results: dict[Cell, list[dict[str, Any]]]) -> list[str]:
             verdict = "**disagrees**"
         else:
             verdict = "not resolved by 3 seeds"
+        words[verdict].append(f"{better} above {worse}")
         published = PUBLISHED[better] - PUBLISHED[worse]
         lines.append(f"| {better} − {worse} | {published:+.2f} | {difference} | {verdict} |")
-    return lines
+    found = {key: ", ".join(value) or "nothing" for key, value in words.items()}
+    return [
+        *lines,
+        "",
+        f"In plain words: of the paper's ordering, {found['agrees']} is found here; "
+        f"{found['**disagrees**']} is contradicted; {found['not resolved by 3 seeds']} is beyond "
+        "what three seeds of this size can tell.",
+    ]
 
 
 def compare(results: dict[Cell, list[dict[str, Any]]], one: str, other: str) -> Interval:
