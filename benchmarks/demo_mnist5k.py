@@ -44,8 +44,8 @@ def page(runs: list[Path], seconds: float) -> str:
             f"Machine: {machine['platform']}, {machine['processors']} processors; "
             f"torch {machine['versions']['torch']}. Time in all: {seconds:.0f} seconds.",
             "",
-            f"{how[0].upper()}{how[1:]}. Test accuracy in percent: mean ± half of the 95 % t-interval over the runs' "
-            "seeds; draws of few labels are averaged inside a run.",
+            f"{how[0].upper()}{how[1:]}. Test accuracy in percent: mean ± half of the 95 % "
+            "t-interval over the runs' seeds; draws of few labels are averaged inside a run.",
             "",
             *table(
                 "test accuracy, %", [kind.title for kind in kinds], accuracy_rows(groups, kinds)
