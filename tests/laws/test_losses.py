@@ -84,7 +84,7 @@ STRATEGIES = {
 }
 
 
-def _check(critic_name, pairing, ids, strategies, monkeypatch, n=7):
+def check_against_loops(critic_name, pairing, ids, strategies, monkeypatch, n=7):
     """Every objective under every strategy, value and all gradients, against one set of loops."""
     torch.manual_seed(1)
     critic = _critics()[critic_name].double()
@@ -128,20 +128,20 @@ def _batch_cases():
 @pytest.mark.parametrize("ids", IDS)
 @pytest.mark.parametrize(("critic", "pairing"), list(_batch_cases()))
 def test_batch_pairings_equal_loops(critic, pairing, ids, monkeypatch):
-    _check(critic, pairing, ids, STRATEGIES.values(), monkeypatch)
+    check_against_loops(critic, pairing, ids, STRATEGIES.values(), monkeypatch)
 
 
 @pytest.mark.parametrize(
     ("critic", "pairing"), [("cosine", "two_view"), ("joint", "in_batch_symmetric")]
 )
 def test_every_block_size_equals_loops(critic, pairing, monkeypatch):
-    _check(critic, pairing, "groups", [(b, None) for b in (1, 2, 5, 64)], monkeypatch)
+    check_against_loops(critic, pairing, "groups", [(b, None) for b in (1, 2, 5, 64)], monkeypatch)
 
 
 @pytest.mark.parametrize("pairing", GIVEN)
 @pytest.mark.parametrize("critic", ["dot-learned", "bilinear", "two-tower", "joint"])
 def test_given_negatives_equal_loops(critic, pairing, monkeypatch):
-    _check(critic, pairing, "none", STRATEGIES.values(), monkeypatch)
+    check_against_loops(critic, pairing, "none", STRATEGIES.values(), monkeypatch)
 
 
 @pytest.mark.parametrize("pairing", ["two_view", "in_batch", "in_batch_symmetric"])

@@ -5,9 +5,10 @@ Written by hand because a tile is scored again in the backward pass, when autogr
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from ..base import Elementwise
@@ -19,49 +20,67 @@ __all__ = [
     "PhiSum",
     "PowerSums",
     "Reduction",
+    "Tile",
 ]
 
 LARGEST_BOUND = 40.0
 """Up to this bound on |f| exponentials need no running maximum: e^(−80) is a normal float32."""
 
 
+class Tile(NamedTuple):
+    """Scores of the anchors ``rows`` and, where given, of the anchors ``columns``, transposed.
+
+    Attributes:
+        rows: Anchors along the first axis.
+        columns: Anchors along the second axis, if columns are anchors.
+        scores: A buffer that the next tile reuses: whoever has the tile may overwrite it.
+        excluded: True where a pair is not a negative; None if all are.
+    """
+
+    rows: slice
+    columns: slice | None
+    scores: Float[Tensor, "a b"]
+    excluded: Bool[Tensor, "a b"] | None
+
+    def sides(self) -> list[tuple[slice, int]]:
+        """The anchors, with the axis along which their candidates lie."""
+        across = [] if self.columns is None else [(self.columns, 0)]
+        return [(self.rows, 1), *across]
+
+    def filled(self, value: float) -> Tensor:
+        """The scores, in place, with `value` where a pair is excluded."""
+        return (
+            self.scores if self.excluded is None else self.scores.masked_fill_(self.excluded, value)
+        )
+
+    def without_excluded(self, values: Tensor) -> Tensor:
+        """`values`, in place, with 0 where a pair is excluded."""
+        return values if self.excluded is None else values.masked_fill_(self.excluded, 0)
+
+    @property
+    def times(self) -> int:
+        """For how many anchors each score counts."""
+        return 1 if self.columns is None else 2
+
+
 @runtime_checkable
 class Reduction(Protocol):
-    """What one reduction adds to the loop over tiles.
-
-    A tile holds the scores of the anchors ``rows`` and, where ``columns`` is given, those of the
-    anchors ``columns`` as well, transposed.
-    """
+    """What one reduction adds to the loop over tiles."""
 
     def start(self, anchors: int, like: Tensor) -> list[Tensor]:
         """Per-anchor or total state."""
         ...
 
-    def add(
-        self,
-        state: list[Tensor],
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> None:
-        """Takes in one tile; may overwrite its scores."""
+    def add(self, state: list[Tensor], tile: Tile) -> None:
+        """Takes in one tile."""
         ...
 
     def finish(self, state: list[Tensor]) -> Tensor:
         """The result from the state."""
         ...
 
-    def weight(
-        self,
-        value: Tensor,
-        grad: Tensor,
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> Tensor:
-        """dL/dS of a tile, of both its roles together; may overwrite its scores."""
+    def weight(self, value: Tensor, grad: Tensor, tile: Tile) -> Tensor:
+        """dL/dS of a tile, of both its roles together."""
         ...
 
 
@@ -71,19 +90,9 @@ class LogSumExp:
     def start(self, anchors: int, like: Tensor) -> list[Tensor]:
         return [like.new_full((anchors,), -torch.inf), like.new_zeros(anchors)]
 
-    def add(
-        self,
-        state: list[Tensor],
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> None:
-        if excluded is not None:
-            scores.masked_fill_(excluded, -torch.inf)
-        for at, axis in ((rows, 1), (columns, 0)):
-            if at is None:
-                continue
+    def add(self, state: list[Tensor], tile: Tile) -> None:
+        scores = tile.filled(-torch.inf)
+        for at, axis in tile.sides():
             top, total = state[0][at], state[1][at]
             new_top = torch.maximum(top, scores.amax(axis))
             # Before an anchor has seen a negative its maximum is −inf, and −inf − −inf is NaN.
@@ -96,27 +105,17 @@ class LogSumExp:
         top, total = state
         return top.masked_fill(top == -torch.inf, 0) + total.log()
 
-    def weight(
-        self,
-        value: Tensor,
-        grad: Tensor,
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> Tensor:
+    def weight(self, value: Tensor, grad: Tensor, tile: Tile) -> Tensor:
         weight = None
-        for at, axis in ((rows, 1), (columns, 0)):
-            if at is None:
-                continue
+        for at, axis in tile.sides():
             empty = value[at] == -torch.inf
             # exp(f − lse) is at most 1: no overflow; an empty anchor has no softmax.
             lse = value[at].masked_fill(empty, torch.inf)
-            softmax = (scores - lse.unsqueeze(axis)).exp_()
+            softmax = (tile.scores - lse.unsqueeze(axis)).exp_()
             softmax.mul_(grad[at].masked_fill(empty, 0).unsqueeze(axis))
             weight = softmax if weight is None else weight.add_(softmax)
         assert weight is not None
-        return weight if excluded is None else weight.masked_fill_(excluded, 0)
+        return tile.without_excluded(weight)
 
 
 class BoundedLogSumExp:
@@ -132,42 +131,25 @@ class BoundedLogSumExp:
     def start(self, anchors: int, like: Tensor) -> list[Tensor]:
         return [like.new_zeros(anchors)]
 
-    def add(
-        self,
-        state: list[Tensor],
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> None:
-        exponentials = self._exponentials(scores, excluded)
-        state[0][rows] += exponentials.sum(1)
-        if columns is not None:
-            state[0][columns] += exponentials.sum(0)
+    def add(self, state: list[Tensor], tile: Tile) -> None:
+        exponentials = self._exponentials(tile)
+        for at, axis in tile.sides():
+            state[0][at] += exponentials.sum(axis)
 
     def finish(self, state: list[Tensor]) -> Tensor:
         return state[0].log() + self.bound
 
-    def weight(
-        self,
-        value: Tensor,
-        grad: Tensor,
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> Tensor:
+    def weight(self, value: Tensor, grad: Tensor, tile: Tile) -> Tensor:
         # exp(f_ij − lse_i) g_i + exp(f_ij − lse_j) g_j = exp(f_ij − b) (c_i + c_j)
         empty = value == -torch.inf
         factor = grad.masked_fill(empty, 0) * (self.bound - value.masked_fill(empty, 0)).exp()
-        both = factor[rows, None]
-        if columns is not None:
-            both = both + factor[columns]
-        return self._exponentials(scores, excluded).mul_(both)
+        both = factor[tile.rows, None]
+        if tile.columns is not None:
+            both = both + factor[tile.columns]
+        return self._exponentials(tile).mul_(both)
 
-    def _exponentials(self, scores: Tensor, excluded: Tensor | None) -> Tensor:
-        exponentials = scores.sub_(self.bound).exp_()
-        return exponentials if excluded is None else exponentials.masked_fill_(excluded, 0)
+    def _exponentials(self, tile: Tile) -> Tensor:
+        return tile.without_excluded(tile.scores.sub_(self.bound).exp_())
 
 
 class PowerSums:
@@ -177,35 +159,17 @@ class PowerSums:
         self._dtype = like.dtype
         return [like.new_zeros(2, dtype=torch.float64)]
 
-    def add(
-        self,
-        state: list[Tensor],
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> None:
-        if excluded is not None:
-            scores.masked_fill_(excluded, 0)
-        times = 1 if columns is None else 2
+    def add(self, state: list[Tensor], tile: Tile) -> None:
+        scores = tile.filled(0)
         # sum() adds in pairs; one long dot product would lose digits of float32.
-        state[0] += times * torch.stack([scores.sum(), scores.square_().sum()])
+        state[0] += tile.times * torch.stack([scores.sum(), scores.square_().sum()])
 
     def finish(self, state: list[Tensor]) -> Tensor:
         return state[0].to(self._dtype)
 
-    def weight(
-        self,
-        value: Tensor,
-        grad: Tensor,
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> Tensor:
-        times = 1 if columns is None else 2
-        weight = scores.mul_(2 * times * grad[1]).add_(times * grad[0])
-        return weight if excluded is None else weight.masked_fill_(excluded, 0)
+    def weight(self, value: Tensor, grad: Tensor, tile: Tile) -> Tensor:
+        weight = tile.scores.mul_(2 * tile.times * grad[1]).add_(tile.times * grad[0])
+        return tile.without_excluded(weight)
 
 
 class PhiSum:
@@ -218,35 +182,18 @@ class PhiSum:
         self._dtype = like.dtype
         return [like.new_zeros((), dtype=torch.float64)]
 
-    def add(
-        self,
-        state: list[Tensor],
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> None:
+    def add(self, state: list[Tensor], tile: Tile) -> None:
         # Excluded scores become 0 before φ (whose value there may be infinite) and go after it.
-        values = self.phi(scores if excluded is None else scores.masked_fill_(excluded, 0))
-        kept = values if excluded is None else values.masked_fill(excluded, 0)
-        state[0] += kept.sum() * (1 if columns is None else 2)
+        values = self.phi(tile.filled(0))
+        kept = values if tile.excluded is None else values.masked_fill(tile.excluded, 0)
+        state[0] += kept.sum() * tile.times
 
     def finish(self, state: list[Tensor]) -> Tensor:
         return state[0].to(self._dtype)
 
-    def weight(
-        self,
-        value: Tensor,
-        grad: Tensor,
-        rows: slice,
-        columns: slice | None,
-        scores: Tensor,
-        excluded: Tensor | None,
-    ) -> Tensor:
-        kept = scores if excluded is None else scores.masked_fill_(excluded, 0)
+    def weight(self, value: Tensor, grad: Tensor, tile: Tile) -> Tensor:
         with torch.enable_grad():
-            kept = kept.detach().requires_grad_()
+            kept = tile.filled(0).detach().requires_grad_()
             (slope,) = torch.autograd.grad(self.phi(kept).sum(), kept)
         # φ may hand back an expanded or shared slope: scaling makes it our own.
-        slope = slope * (grad if columns is None else 2 * grad)
-        return slope if excluded is None else slope.masked_fill_(excluded, 0)
+        return tile.without_excluded(slope * (tile.times * grad))

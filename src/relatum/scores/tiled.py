@@ -23,12 +23,10 @@ from torch import Tensor
 from ..base import Elementwise
 from . import reductions
 from .exclusions import Exclusions
-from .reductions import BoundedLogSumExp, LogSumExp, PhiSum, PowerSums, Reduction
+from .reductions import BoundedLogSumExp, LogSumExp, PhiSum, PowerSums, Reduction, Tile
 from .strategies import Sums
 
 __all__ = ["Tiled"]
-
-Tile = tuple[slice, slice, Tensor, "Tensor | None"]
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,8 @@ class _Tiling:
     both: bool
     symmetric: bool
 
-    def tiles(self, u: Tensor, v: Tensor) -> Iterator[Tile]:
-        """(rows, columns, scores, excluded) of every tile that is visited.
-
-        Scores live in one buffer that the next tile overwrites.
-        """
+    def tiles(self, u: Tensor, v: Tensor) -> Iterator[tuple[slice, Tile]]:
+        """Each tile that is visited, and its candidates; one buffer holds the scores of all."""
         n, m, side = len(u), len(v), self.side
         buffer = u.new_empty(min(side, n) * min(side, m))
         for i in range(0, n, side):
@@ -60,14 +55,10 @@ class _Tiling:
                 columns = slice(j, min(j + side, m))
                 a, b = rows.stop - i, columns.stop - j
                 scores = torch.mm(u[rows], v[columns].T, out=buffer[: a * b].view(a, b))
-                yield rows, columns, scores, self.exclusions.mask(rows, columns)
-
-    def anchors_of(self, columns: slice) -> slice | None:
-        """The anchors that these columns are, if columns are anchors too."""
-        if self.both:
-            n = len(self.exclusions.anchor_ids)
-            return slice(columns.start + n, columns.stop + n)
-        return columns if self.symmetric else None
+                across = columns if self.symmetric else None
+                if self.both:  # columns are the anchors that follow the n rows
+                    across = slice(columns.start + n, columns.stop + n)
+                yield columns, Tile(rows, across, scores, self.exclusions.mask(rows, columns))
 
 
 class Tiled:
@@ -152,11 +143,9 @@ class _Reduce(torch.autograd.Function):
     ) -> Tensor:
         with torch.autocast(u.device.type, enabled=False):
             state = reduction.start(anchors, u)
-            for rows, columns, scores, excluded in tiling.tiles(u, v):
-                across = tiling.anchors_of(columns)
-                if tiling.symmetric and rows == columns:
-                    across = None  # its own mirror image
-                reduction.add(state, rows, across, scores, excluded)
+            for columns, tile in tiling.tiles(u, v):
+                its_own_mirror = tiling.symmetric and tile.rows == columns
+                reduction.add(state, tile._replace(columns=None) if its_own_mirror else tile)
             value = reduction.finish(state)
         ctx.save_for_backward(u, v, value)
         ctx.tiling, ctx.reduction = tiling, reduction
@@ -176,13 +165,12 @@ class _Reduce(torch.autograd.Function):
         grad_u = torch.zeros_like(u) if wants_u else None
         grad_v = grad_u if tiling.symmetric else torch.zeros_like(v) if wants_v else None
         with torch.autocast(u.device.type, enabled=False):
-            for rows, columns, scores, excluded in tiling.tiles(u, v):
-                across = tiling.anchors_of(columns)
-                weight = reduction.weight(value, grad, rows, across, scores, excluded)
+            for columns, tile in tiling.tiles(u, v):
+                weight = reduction.weight(value, grad, tile)
                 if grad_u is not None:
-                    grad_u[rows].addmm_(weight, v[columns])
-                if grad_v is not None and not (tiling.symmetric and rows == columns):
-                    grad_v[columns].addmm_(weight.T, u[rows])
+                    grad_u[tile.rows].addmm_(weight, v[columns])
+                if grad_v is not None and not (tiling.symmetric and tile.rows == columns):
+                    grad_v[columns].addmm_(weight.T, u[tile.rows])
         # With u and v one tensor given twice, autograd adds the two answers: one has them all.
         return grad_u, None if tiling.symmetric else grad_v, None, None, None
 
@@ -192,14 +180,12 @@ def _winners(u: Tensor, v: Tensor, tiling: _Tiling, anchors: int) -> tuple[Tenso
     value = u.new_full((anchors,), -torch.inf)
     winner = torch.zeros(anchors, dtype=torch.int64, device=u.device)
     with torch.autocast(u.device.type, enabled=False):
-        for rows, columns, scores, excluded in tiling.tiles(u, v):
-            if excluded is not None:
-                scores.masked_fill_(excluded, -torch.inf)
-            across = tiling.anchors_of(columns)
-            for at, axis, offset in ((rows, 1, columns.start), (across, 0, rows.start)):
-                if at is not None:
-                    top, index = scores.max(axis)
-                    better = (top > value[at]) | top.isnan()  # NaN is not to be outshone
-                    value[at] = torch.where(better, top, value[at])
-                    winner[at] = torch.where(better, index + offset, winner[at])
+        for columns, tile in tiling.tiles(u, v):
+            scores = tile.filled(-torch.inf)
+            for at, axis in tile.sides():
+                top, index = scores.max(axis)
+                better = (top > value[at]) | top.isnan()  # NaN is not to be outshone
+                first = columns.start if axis == 1 else tile.rows.start
+                value[at] = torch.where(better, top, value[at])
+                winner[at] = torch.where(better, index + first, winner[at])
     return value, winner
