@@ -150,6 +150,7 @@ def _prepare(
         POLICIES[settings.augmentation or "none"](splits.train.pixels.shape[-1]),
         bank=bank,
         penalty=settings.penalty,
+        micro_batch_size=settings.micro_batch_size,
         autocast=AUTOCAST[settings.autocast],
     )
     return step, TrainingState(modules, optimizer, scaler)

@@ -125,6 +125,11 @@ class TrainImages:
     batch_size: int = 256
     """Images of a batch: they are contrasted with each other, so this changes the task."""
 
+    micro_batch_size: int | None = None
+    """Images that go through the networks at a time: the exact gradient of the whole batch in the
+    memory of a micro-batch, for one extra forward pass. Batch normalisation sees the micro-batch.
+    Default: the whole batch."""
+
     epochs: float = 20.0
     """Passes over the training images. Each drops the last, incomplete batch of its own order."""
 
@@ -188,9 +193,11 @@ class TrainImages:
         check_choices(self)
         for name in ("seed", "split_seed"):
             check_seed(name, getattr(self, name))
-        positive = ["projection_dim", "projection_layers", "batch_size", "accumulate_steps"]
-        positive += ["log_every", "checkpoint_every", "steps", "limit", "image_size", "threads"]
-        positive += ["epochs", "temperature", "gradient_clip", "block_size", "projection_hidden"]
+        positive = (
+            "image_size limit projection_dim projection_hidden projection_layers temperature"
+            " block_size batch_size micro_batch_size accumulate_steps epochs steps gradient_clip"
+            " threads log_every checkpoint_every"
+        ).split()
         for name in positive:
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -315,6 +322,13 @@ def _check_together(settings: TrainImages, rows: int) -> None:
         raise ValueError("the joint critic has no temperature; leave out --temperature")
     if settings.penalty is not None and settings.objective != "wpc":
         raise ValueError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
+    if settings.micro_batch_size is not None and settings.penalty:
+        raise ValueError("wpc's penalty needs the whole batch: leave out micro_batch_size")
+    if (settings.micro_batch_size or 0) > settings.batch_size:
+        raise ValueError(
+            f"micro_batch_size {settings.micro_batch_size} is larger than batch_size "
+            f"{settings.batch_size}"
+        )
     if settings.queue_size and settings.pairing != "in_batch":
         raise ValueError(
             f"a queue replaces the negatives of pairing in_batch, got pairing {settings.pairing!r}"

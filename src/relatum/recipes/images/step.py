@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Int64, UInt8
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ...base import CrossEntropyObjective, InformationObjective, Scores
-from ...data import Augmentation
+from ...data import Augmentation, Draws
 from ...diagnostics import alignment, effective_rank, uniformity
 from ...losses import gradient_penalty
 from ...training import EmbeddingBank, StepOutput
@@ -35,6 +37,7 @@ class ContrastiveStep:
         augmentation: Draws the views.
         bank: Past embeddings that serve as negatives, or None.
         penalty: Weight of WPC's gradient penalty, or None.
+        micro_batch_size: Images that go through the networks at a time; None for all.
         autocast: 16-bit type inside the networks, or None.
     """
 
@@ -43,6 +46,7 @@ class ContrastiveStep:
     augmentation: Augmentation
     bank: EmbeddingBank | None = None
     penalty: float | None = None
+    micro_batch_size: int | None = None
     autocast: torch.dtype | None = None
 
     def __call__(self, rows: Int64[Tensor, " n"], seed: int) -> StepOutput:
@@ -50,12 +54,13 @@ class ContrastiveStep:
         generator = torch.Generator().manual_seed(seed)
         rows = rows.to(self.images.device)
         images = self.images[rows]
-        first, second = (self.augmentation(images, generator) for _ in range(2))
-        x, y = self._embed(first, second)
+        draws = [self.augmentation.draw(len(rows), generator) for _ in range(2)]
+        x, y = self._embed(images, draws)
         scores = self.networks.loss.scores(x, y, **self._given(rows))
         loss = self.networks.loss.from_scores(scores)
         extra: dict[str, float | None] = {}
         if self.penalty:
+            first, second = (self.augmentation.apply(images, each) for each in draws)
             excess = self._excess(first, second, generator)
             extra["gradient_penalty"] = float(excess.detach())
             loss = loss + self.penalty * excess
@@ -74,10 +79,33 @@ class ContrastiveStep:
             finish=finish,
         )
 
-    def _embed(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-        """The embeddings of both views, in float32."""
+    def _embed(self, images: Tensor, draws: Sequence[Draws]) -> tuple[Tensor, Tensor]:
+        """The embeddings of two views of each image, in float32.
+
+        In micro-batches, each is augmented and encoded again in the backward pass, with the same
+        draws and the same dropout: one extra forward pass, the memory of a micro-batch, and exactly
+        the gradient of the whole batch. Only batch normalisation sees the micro-batch instead.
+        """
+        size = self.micro_batch_size
+        if size is None or size >= len(images):
+            x, y = self._encode(images, *draws)
+        else:
+            parts = [
+                checkpoint(
+                    self._encode,
+                    images[start : start + size],
+                    *(each[start : start + size] for each in draws),
+                    use_reentrant=False,
+                    context_fn=lambda: (nullcontext(), _running_statistics_kept(self.networks)),
+                )
+                for start in range(0, len(images), size)
+            ]
+            x, y = (torch.cat(side) for side in zip(*parts, strict=True))
+        return x, y
+
+    def _encode(self, images: Tensor, first: Draws, second: Draws) -> tuple[Tensor, Tensor]:
         device = self.images.device.type
-        views = torch.cat([first, second]).contiguous(memory_format=torch.channels_last)
+        views = torch.cat([self.augmentation.apply(images, draws) for draws in (first, second)])
         with torch.autocast(device, self.autocast) if self.autocast else nullcontext():
             z = self.networks.head(self.networks.encoder(views))
         x, y = z.float().chunk(2)
@@ -149,6 +177,25 @@ def _terms(scores: Scores) -> dict[str, float | None]:
         "mean squared negative score": float(mean_square),
         "largest log-sum-exp": float(scores.negatives.logsumexp().max()),
     }
+
+
+@contextmanager
+def _running_statistics_kept(networks: Networks) -> Iterator[None]:
+    """Batch normalisation normalises as in training, without counting the same batch twice."""
+    modules: list[Any] = [*networks.encoder.modules(), *networks.head.modules()]
+    kept = [
+        (module, module.momentum, module.num_batches_tracked.clone())
+        for module in modules
+        if getattr(module, "track_running_stats", False)
+    ]
+    for module, _, _ in kept:
+        module.momentum = 0.0
+    try:
+        yield
+    finally:
+        for module, momentum, count in kept:
+            module.momentum = momentum
+            module.num_batches_tracked.copy_(count)
 
 
 @contextmanager
