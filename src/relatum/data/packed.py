@@ -196,7 +196,7 @@ def list_parquet(paths: Sequence[Path], source: str) -> Listing:
     names: tuple[str, ...] | None = None
     for path in paths:
         try:
-            table = parquet.read_table(path)  # type: ignore[no-untyped-call]
+            table = parquet.read_table(path)
         except Exception as error:  # pyarrow's own classes; each means "not such a file"
             raise DataError(f"cannot read {path}: {error}") from error
         items += _image_column(table, path)

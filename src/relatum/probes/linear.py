@@ -126,7 +126,7 @@ def linear_probe(
         train_x, train_y, test_x, test_y, labels_per_class=labels_per_class, seed=seed
     )
     threads = 1 if task.train_x.size <= _ONE_THREAD_UP_TO else None
-    with threadpool_limits(threads):  # type: ignore[no-untyped-call]
+    with threadpool_limits(threads):
         choice = _choose(task, penalties, standardise)
         train, test = _prepare(task.train_x, task.test_x, standardise)
         model = _engine(tolerance, max_iter)
@@ -260,9 +260,7 @@ def _c(penalty: float, rows: np.ndarray) -> float:
 
 def _engine(tolerance: float, max_iter: int) -> Any:
     # A first fit starts from zero; each further one from the last.
-    return LogisticRegression(  # type: ignore[no-untyped-call]
-        tol=tolerance, max_iter=max_iter, warm_start=True
-    )
+    return LogisticRegression(tol=tolerance, max_iter=max_iter, warm_start=True)
 
 
 def _fit(

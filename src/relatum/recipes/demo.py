@@ -90,8 +90,7 @@ def main(settings: Demo, console: Console | None = None) -> Path:
         console.print(probe_table(paths))
     else:
         # The fits are too small to share: more threads only wait for each other.
-        limit: Any = threadpool_limits  # threadpoolctl has no types
-        with limit(1):
+        with threadpool_limits(1):
             probe.main(probe.Probe(runs=paths, draws=3), console)
     page = settings.out / "report.html"
     return report.main(report.Report(runs=paths, out=page), console)
