@@ -225,3 +225,18 @@ def test_neighbours_are_marked_by_symbol_and_by_colour(tmp_path):
     )
     assert "<span>✓ a</span><small>0.75</small>" in text
     assert "<span>✗ b</span><small>\N{MINUS SIGN}0.50</small>" in text
+
+
+def test_many_pairs_of_objectives_are_folded_away(tmp_path):
+    """Four objectives have six pairs, shown in place; five have ten, behind a summary."""
+    names = ["cpc", "rpc", "js", "dv", "nwj"]
+    accuracies = {("encoder", "linear", None): 0.9, ("pixels", "linear", None): 0.8}
+    runs = []
+    for name in names:
+        make_run(tmp_path / name, objective=name, rows=probe_rows(accuracies))
+        runs.append(tmp_path / name)
+    few = render(runs[:4], tmp_path / "few.html").read_text(encoding="utf-8")
+    many = render(runs, tmp_path / "many.html").read_text(encoding="utf-8")
+    assert "Encoders against each other" not in few
+    assert "Encoders against each other (10 pairs)" in many
+    assert "one in twenty" in many
