@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import shutil
 
 import numpy as np
 import pyarrow.parquet
@@ -190,3 +191,14 @@ def test_results_are_strict_json(runs, probed):
     assert len(files) >= 6 * len(runs)
     for file in files:
         assert json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse)
+
+
+def test_an_unfinished_run_is_called_so(runs, probed, tmp_path):
+
+    assert "not finished" not in probed[1]
+    shutil.copytree(runs[0], tmp_path / "run")
+    (tmp_path / "run" / "results" / "training.json").unlink()
+    said = io.StringIO()
+    settings = probe.Probe(runs=[tmp_path / "run"], draws=1, map="pca", queries=0)
+    probe.main(settings, Console(file=said, width=300))
+    assert "has not finished training; its last checkpoint is measured" in said.getvalue()

@@ -114,6 +114,9 @@ def main(settings: Probe, console: Console | None = None) -> list[dict[str, Any]
 def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> dict[str, Any]:
     trained = read_settings(run)
     encoder = trained_encoder(run).to(settings.device)
+    if not (run.path / "results" / "training.json").exists():
+        unfinished = f"note: {run.path} has not finished training; its last checkpoint is measured"
+        console.print(unfinished, highlight=False, markup=False, soft_wrap=True)
     data = _data_key(trained)
     if data not in shared.splits:
         shared.splits[data] = load_images(trained)
