@@ -176,3 +176,19 @@ def test_every_setting_is_explained(name):
     docs = field_docs(settings)
     assert set(docs) == {field.name for field in dataclasses.fields(settings)}
     assert all(text.rstrip(".") and text[-1] == "." for text in docs.values())
+
+
+@pytest.mark.parametrize("key", ["data", "batch_size", "seed", "epochs", "resume"])
+def test_a_key_without_a_value_is_named(key, tmp_path, capsys):
+    preset = tmp_path / "y.yaml"
+    preset.write_text(f"{key}:\n")
+    assert cli.main(["train", "images", "--config", str(preset)]) == 2
+    assert f"{key} must be" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["epochs", "learning-rate", "weight-decay", "warmup-epochs"])
+def test_infinite_numbers_are_refused(option, capsys):
+    assert cli.main(["train", "images", "--data", "digits", f"--{option}", ".inf"]) != 0
+    message = capsys.readouterr().err
+    assert "must be a finite number" in message
+    assert len(message.strip().splitlines()) == 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import io
 import os
 import sys
 import types
@@ -69,6 +70,10 @@ class UsageError(ValueError):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a letter shows its number instead of failing.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in words or bool(os.environ.get("RELATUM_DEBUG"))
     words = [word for word in words if word != "--debug"]
     try:
@@ -91,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             getattr(module, command.function)(settings)
     except KeyboardInterrupt:
         return _fail("interrupted; a training run continues with --resume", 130)
-    except (ValueError, OSError, RuntimeError, FloatingPointError) as error:
+    except (ValueError, OSError, RuntimeError, ArithmeticError) as error:
         if debug:
             raise
         return _fail(str(error), 1)
@@ -270,11 +275,15 @@ def _check_preset(parser: ArgumentParser, settings_class: type, path: Path) -> N
     if not isinstance(values, dict):
         raise UsageError(f"{path}: expected `key: value` lines")
     names = [field.name for field in dataclasses.fields(settings_class)]
+    hints = typing.get_type_hints(settings_class)
     for key, value in values.items():
         if key not in names:
             hint = nearest(str(key), names)
             raise UsageError(f"{path}: unknown key {key!r}; did you mean {hint!r}?")
         try:
+            # A key without a value is null, which only options with an open default may be.
+            if value is None and types.NoneType not in _types(hints[key]):
+                raise ArgumentError(None, "null")
             parser.parse_object({key: value})
         except ArgumentError:
             expected = _expected(settings_class, key)

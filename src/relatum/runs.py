@@ -225,5 +225,7 @@ class Run:
                 record = json.loads(text)
             except json.JSONDecodeError:
                 continue
-            lines[int(record["step"])] = record
+            if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+                raise RunError(f"{path}: a line is not a record with a step: {text[:80]!r}")
+            lines[record["step"]] = record
         return [lines[step] for step in sorted(lines)]

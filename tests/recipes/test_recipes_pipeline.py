@@ -202,3 +202,26 @@ def test_an_unfinished_run_is_called_so(runs, probed, tmp_path):
     settings = probe.Probe(runs=[tmp_path / "run"], draws=1, map="pca", queries=0)
     probe.main(settings, Console(file=said, width=300))
     assert "has not finished training; its last checkpoint is measured" in said.getvalue()
+
+
+def test_images_that_have_changed_are_refused(tmp_path):
+    """A file deleted since training would move training images into a newly drawn test split."""
+    for label in ("a", "b"):
+        (tmp_path / "data" / label).mkdir(parents=True)
+        for i in range(12):
+            pixels = np.random.default_rng(i).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "data" / label / f"{i}.png")
+    (tmp_path / "data" / "a" / "bad.png").write_bytes(b"")
+    settings = {**SETTINGS, "data": str(tmp_path / "data"), "batch_size": 4, "steps": 1}
+    out = tmp_path / "run"
+    train_images.main(TrainImages(**settings, on_bad_file="skip", out=out))
+    skipped = json.loads((out / "data.json").read_text())["skipped"]
+    assert [entry["id"] for entry in skipped] == ["a/bad.png"]
+    measure = probe.Probe(
+        runs=[out], labels_per_class=2, draws=1, neighbours=3, map="pca", queries=0
+    )
+    probe.main(measure, Console(file=io.StringIO()))
+    embed.main(embed.Embed(run=out), Console(file=io.StringIO()))  # skips what the run skipped
+    (tmp_path / "data" / "b" / "3.png").unlink()
+    with pytest.raises(RunError, match="was started on other images"):
+        probe.main(measure, Console(file=io.StringIO()))

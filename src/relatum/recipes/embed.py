@@ -49,7 +49,7 @@ class Embed:
     limit: int | None = None
     """Use only so many training images of --data. Default: all, or as in the run."""
 
-    on_bad_file: str = choice("error", ("error", "skip"))
+    on_bad_file: str | None = choice(None, ("error", "skip"))
     """What to do with a file that cannot be decoded: stop with its name, or skip and count it."""
 
     out: Path | None = None
@@ -82,7 +82,7 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
     }
     if settings.data not in (None, trained.data):
         given.setdefault("limit", None)
-    splits = load_images(replace(trained, **given, on_bad_file=settings.on_bad_file))
+    splits = load_images(replace(trained, **given))
     parts = {"train": splits.train, "test": splits.test}
     if settings.part != "all":
         parts = {settings.part: parts[settings.part]}

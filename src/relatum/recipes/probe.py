@@ -30,6 +30,7 @@ from ..probes import (
 from ..runs import Run
 from ..settings import POSITIONAL, check_choices, choice
 from .images import TrainImages, load_images, read_settings, trained_encoder, untrained_encoder
+from .images.build import check_same_images
 from .pictures import embedding_map, neighbours
 from .tables import probe_table
 
@@ -121,6 +122,7 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     if data not in shared.splits:
         shared.splits[data] = load_images(trained)
     splits = shared.splits[data]
+    check_same_images(run, splits)
     before = parameter_hash(encoder)
     mine = _extract(encoder, splits, settings.device)
     after = parameter_hash(encoder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import zlib
 from typing import Any
 
 import torch
@@ -24,14 +23,20 @@ from ..training import (
     load_checkpoint,
     train,
 )
-from .images.build import Networks, build_networks, load_images
+from .images.build import (
+    Networks,
+    build_networks,
+    check_same_images,
+    data_card,
+    load_images,
+)
 from .images.settings import TrainImages, resolve, steps_per_epoch, total_steps
 from .images.step import ContrastiveStep
 
 __all__ = ["TrainImages", "main"]
 
 # Settings that may differ when a run is continued: they do not change what is computed.
-FREE = {"out", "resume", "dry_run", "log_every", "checkpoint_every", "tensorboard", "workers"}
+FREE = set("out resume dry_run log_every checkpoint_every tensorboard workers download".split())
 
 EMBEDDED = {"mnist5k", "digits"}  # nothing about their files can surprise
 
@@ -59,7 +64,7 @@ def main(
     splits = splits or load_images(settings)
     settings = resolve(settings, len(splits.train))
     if settings.data not in EMBEDDED:
-        for note in splits.train.notes:
+        for note in data_card(splits)["notes"]:
             console.print(f"note: {note}", highlight=False, markup=False)
     networks = build_networks(settings)
     plan = _plan(settings, len(splits.train))
@@ -157,10 +162,9 @@ def _prepare(
 
 
 def _open_run(settings: TrainImages, splits: Splits) -> Run:
-    data = _data_card(splits)
     if not settings.resume:
         run = Run.create(settings.out, to_yaml(settings))
-        run.write_json("data.json", data)
+        run.write_json("data.json", data_card(splits))
         return run
     run = Run.open(settings.out)
     before = yaml.safe_load(run.config_text)
@@ -175,27 +179,8 @@ def _open_run(settings: TrainImages, splits: Splits) -> Run:
             f"{run.path} was started with other settings ({'; '.join(changed)}); continue it with "
             f"its own: relatum train images --config {run.path / 'config.yaml'} --resume"
         )
-    seen = run.read_json("data.json") if (run.path / "data.json").exists() else data
-    if any(seen.get(key) != data[key] for key in ("train", "test", "classes", "checksum")):
-        raise RunError(f"{run.path} was started on other images: {settings.data} has changed since")
+    check_same_images(run, splits)
     return run
-
-
-def _data_card(splits: Splits) -> dict[str, Any]:
-    """What the run saw, enough to notice that the data have changed."""
-    train = splits.train
-    return {
-        "source": train.source,
-        "split": splits.how,
-        "train": len(train),
-        "test": len(splits.test),
-        "classes": list(train.classes),
-        "notes": list(train.notes),
-        "skipped": [
-            {"row": file.index, "id": file.id, "reason": file.reason} for file in train.skipped
-        ],
-        "checksum": zlib.crc32(train.pixels.contiguous().numpy().data),
-    }
 
 
 def _forget_later_lines(run: Run, step: int) -> None:

@@ -155,9 +155,11 @@ def notes(groups: Sequence[Group]) -> list[Note]:
 
 
 def _run_notes(run: RunRecord) -> list[tuple[str, str]]:
-    if not run.metrics:
-        return [("warn", "Nothing has been logged yet.")]
-    lines = [*_finite(run), *_chance(run), *_rank(run), *_saturated(run)]
+    lines = _finite(run)
+    if run.metrics:
+        lines += [*_chance(run), *_rank(run), *_saturated(run)]
+    elif not lines:
+        lines = [("warn", "Nothing has been logged yet.")]
     warnings = sorted({text for row in run.probe_rows for text in row.warnings})
     lines += [("warn", f"Probe: {text}") for text in warnings]
     lost = sum(not math.isfinite(row.accuracy) for row in run.probe_rows)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import torch
 from torch import nn
@@ -23,6 +24,8 @@ __all__ = [
     "CRITICS",
     "Networks",
     "build_networks",
+    "check_same_images",
+    "data_card",
     "load_images",
     "read_settings",
     "trained_encoder",
@@ -81,8 +84,44 @@ def load_images(settings: TrainImages) -> Splits:
         split_seed=settings.split_seed,
         on_bad_file=cast(Literal["error", "skip"], settings.on_bad_file),
         workers=settings.workers,
+        download=settings.download,
         limit=settings.limit,
     )
+
+
+def data_card(splits: Splits) -> dict[str, Any]:
+    """What a run saw, enough to notice that the data have changed."""
+    train, test = splits.train, splits.test
+    skipped = dict.fromkeys([*train.skipped, *test.skipped])
+    return {
+        "source": train.source,
+        "split": splits.how,
+        "train": len(train),
+        "test": len(test),
+        "classes": list(train.classes),
+        "notes": list(dict.fromkeys([*train.notes, *test.notes])),
+        "skipped": [{"row": file.index, "id": file.id, "reason": file.reason} for file in skipped],
+        "checksum": zlib.crc32(train.pixels.contiguous().numpy().data),
+    }
+
+
+def check_same_images(run: Run, splits: Splits) -> None:
+    """Refuses images that are not those the run was trained on.
+
+    A split that is drawn anew from other files would put training images among the test images.
+
+    Raises:
+        RunError: If the number of images, the classes or the training pixels differ.
+    """
+    if not (run.path / "data.json").exists():
+        return
+    seen, now = run.read_json("data.json"), data_card(splits)
+    changed = [key for key in ("train", "test", "classes", "checksum") if seen.get(key) != now[key]]
+    if changed:
+        raise RunError(
+            f"{run.path} was started on other images: {splits.train.source} has changed since "
+            f"({', '.join(changed)})"
+        )
 
 
 def read_settings(run: Run) -> TrainImages:

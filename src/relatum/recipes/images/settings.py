@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import inspect
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,9 @@ class TrainImages:
 
     on_bad_file: str = choice("error", ("error", "skip"))
     """What to do with a file that cannot be decoded: stop with its name, or skip and count it."""
+
+    download: bool = False
+    """Let torchvision download CIFAR or STL-10 into the folder if it is not there."""
 
     workers: int = 0
     """Processes that decode images; 0 decodes in this one. Does not change the result."""
@@ -198,6 +202,9 @@ class TrainImages:
             " block_size batch_size micro_batch_size accumulate_steps epochs steps gradient_clip"
             " threads log_every checkpoint_every"
         ).split()
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, got {value}")
         for name in positive:
             value = getattr(self, name)
             if value is not None and not value > 0:
