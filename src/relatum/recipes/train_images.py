@@ -78,7 +78,8 @@ def main(
         state.load_state_dict(load_checkpoint(run.checkpoint, device=settings.device))
         _forget_later_lines(run, state.step)
     if (run.path / "results" / "training.json").exists():
-        console.print(f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do")
+        done = f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do"
+        console.print(done, highlight=False, markup=False, soft_wrap=True)
         return run
     nonfinite = None
     monitor = Monitor(
