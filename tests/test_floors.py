@@ -13,6 +13,7 @@ ALLOWED: dict[str, set[str]] = {
     "surrogates": set(),
     "relative": set(),
     "diagnostics": set(),
+    "distributed": set(),
     "runs": set(),
     "settings": set(),
     "models": set(),
@@ -20,19 +21,19 @@ ALLOWED: dict[str, set[str]] = {
     "probes": set(),
     # the three siblings that never meet
     "critics": {"base"},
-    "scores": {"base"},
+    "scores": {"base", "distributed"},
     "objectives": {"base", "surrogates", "relative"},
     # what binds them
-    "losses": {"base", "scores"},
-    "training": {"runs"},
+    "losses": {"base", "distributed", "scores"},
+    "training": {"distributed", "runs"},
     "report": {"runs", "probes"},
     "recipes": {
-        "base", "critics", "data", "diagnostics", "losses", "models", "objectives", "probes",
-        "report", "runs", "settings", "training",
+        "base", "critics", "data", "diagnostics", "distributed", "losses", "models", "objectives",
+        "probes", "report", "runs", "settings", "training",
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},
-    "__init__": {"critics", "losses", "objectives", "relative"},
+    "__init__": {"critics", "distributed", "losses", "objectives", "relative"},
 }  # fmt: skip
 
 

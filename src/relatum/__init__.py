@@ -16,6 +16,7 @@ contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``,
 """
 
 from .critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
+from .distributed import Group
 from .losses import ContrastiveLoss, gradient_penalty
 from .objectives import (
     CPC,
@@ -51,6 +52,7 @@ __all__ = [
     "ContrastiveLoss",
     "Cosine",
     "DotProduct",
+    "Group",
     "Hinge",
     "JointMLP",
     "Logistic",

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -112,16 +113,28 @@ class Negatives(Protocol):
         ...
 
 
+def _alone(value: Tensor) -> Tensor:
+    return value
+
+
 @dataclass(frozen=True)
 class Scores:
-    """What an objective sees: the positives f(x_i, y_i) and their negatives."""
+    """What an objective sees: the positives f(x_i, y_i) and their negatives.
+
+    Attributes:
+        positives: The positives of this process.
+        negatives: The negatives of its anchors.
+        total: The sum over processes, each of which holds a part of the batch; differentiable.
+            Objectives take means through the methods below, so they mean the whole batch.
+    """
 
     positives: Float[Tensor, " n"]
     negatives: Negatives
+    total: Callable[[Tensor], Tensor] = _alone
 
     def average(self, values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
         """E_P: the mean over all positives."""
-        return values.mean()
+        return self._mean(values, torch.ones_like(values))
 
     def average_contrasted(self, values: Float[Tensor, " n"]) -> Float[Tensor, ""]:
         """The mean over the anchors that have a negative.
@@ -130,7 +143,7 @@ class Scores:
         it is left out here and counted by :attr:`uncontrasted`.
         """
         contrasted = self.negatives.counts > 0
-        return values.where(contrasted, 0).sum() / contrasted.sum()
+        return self._mean(values.where(contrasted, 0), contrasted)
 
     def positive_moments(self) -> Moments:
         """E_P f and E_P f²."""
@@ -139,7 +152,11 @@ class Scores:
     @property
     def uncontrasted(self) -> int:
         """The number of anchors without any negative."""
-        return int((self.negatives.counts == 0).sum())
+        return int(self.total((self.negatives.counts == 0).sum()))
+
+    def _mean(self, values: Tensor, counted: Tensor) -> Tensor:
+        sums = self.total(torch.stack([values.sum(), counted.sum().to(values)]))
+        return sums[0] / sums[1]
 
 
 class ObjectiveCard(NamedTuple):

@@ -12,8 +12,16 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from .base import Critic, CrossEntropyObjective, Objective, Scores, SeparableCritic
-from .scores import PAIRINGS, bank, explicit
+from .base import (
+    Critic,
+    CrossEntropyObjective,
+    MomentObjective,
+    Objective,
+    Scores,
+    SeparableCritic,
+)
+from .distributed import ALONE, Group
+from .scores import PAIRINGS, Statistics, bank, explicit, statistics_of_pairs
 
 __all__ = ["ContrastiveLoss", "gradient_penalty"]
 
@@ -43,6 +51,10 @@ class ContrastiveLoss(nn.Module):
         block_size: Bounds memory: separable critics are reduced in square tiles of this side,
             joint critics this many anchors at a time, recomputed in the backward pass. It never
             changes the result. None decides by the number of scores.
+        group: The processes that share the batch, such as ``Group.world()``; each passes its own
+            rows, as many as it has. Every process then has the loss of the whole batch, and the
+            mean of their gradients is the gradient of one process with all rows
+            (:mod:`relatum.distributed`). None is this process alone.
 
     Raises:
         TypeError: If the objective or critic is not one, or inputs are not floating point.
@@ -63,6 +75,7 @@ class ContrastiveLoss(nn.Module):
         critic: Critic,
         pairing: str | None = None,
         block_size: int | None = None,
+        group: Group | None = None,
     ) -> None:
         super().__init__()
         if isinstance(objective, type | SeparableCritic) or not callable(objective):
@@ -81,6 +94,7 @@ class ContrastiveLoss(nn.Module):
             raise ValueError(f"block_size must be a whole number of at least 1, got {block_size!r}")
         self.objective, self.critic = objective, critic
         self.pairing, self.block_size = pairing, block_size
+        self.group = ALONE if group is None else group
         if pairing == "two_view":
             self._check_symmetric()
 
@@ -115,7 +129,7 @@ class ContrastiveLoss(nn.Module):
         """
         _refuse(unsupported)
         x, y = _features("x", x), _features("y", y)
-        _check_pair(x, y)
+        _check_pair(x, y, self.group)
         x, y = _one_dtype(x, y)
         own = _ids("ids", ids, (len(x),), x)
         if negatives is None:
@@ -126,7 +140,7 @@ class ContrastiveLoss(nn.Module):
                 self._check_symmetric()
                 _check_same_width(x, y)
             pairing = PAIRINGS[self.pairing or "two_view"]
-            return pairing(self.critic, x, y, ids=own, block_size=self.block_size)
+            return pairing(self.critic, x, y, ids=own, block_size=self.block_size, group=self.group)
         if self.pairing not in (None, "in_batch"):
             raise ValueError(
                 f"negatives= replaces the negatives of the batch and does not go with "
@@ -140,9 +154,58 @@ class ContrastiveLoss(nn.Module):
             return self.objective.cross_entropy(scores)
         return -self.objective(scores)
 
+    def statistics(self, x: Features, y: Features) -> Statistics:
+        """What a part of a batch adds to the moments of the whole: embeddings need not be kept.
+
+        Statistics of parts, of any sizes, add up by ``plus``; :meth:`from_statistics` is then the
+        loss of all parts as one batch. They are summed in float64, so nothing cancels.
+
+        Raises:
+            TypeError: If the objective is not a function of two moments, or the critic is not
+                separable.
+
+        Example:
+            >>> from relatum import RPC, Cosine
+            >>> loss = ContrastiveLoss(RPC(), Cosine(0.5))
+            >>> x, y = torch.randn(2, 6, 3)
+            >>> parts = [loss.statistics(x[i : i + 2], y[i : i + 2]) for i in (0, 2, 4)]
+            >>> total = parts[0].plus(parts[1]).plus(parts[2])
+            >>> bool((loss.from_statistics(total) - loss(x, y)).abs() < 1e-5)
+            True
+        """
+        if not isinstance(self.objective, MomentObjective):
+            raise TypeError(
+                f"{type(self.objective).__name__} needs every score of its negatives; statistics "
+                "are enough for RPC and chi_square() alone"
+            )
+        if not isinstance(self.critic, SeparableCritic):
+            raise TypeError(
+                f"statistics need a separable critic, such as Cosine or Bilinear; "
+                f"{type(self.critic).__name__} is not"
+            )
+        x, y = _features("x", x), _features("y", y)
+        _check_pair(x, y, ALONE)
+        views = self.pairing in (None, "two_view")
+        if views:
+            self._check_symmetric()
+            _check_same_width(x, y)
+        x, y = _one_dtype(x, y)
+        return statistics_of_pairs(self.critic, x, y, views)
+
+    def from_statistics(self, total: Statistics) -> Float[Tensor, ""]:
+        """The loss of all parts whose statistics were added up; with a group, of all processes.
+
+        Raises:
+            ValueError: If there is only one pair, which has no negatives.
+        """
+        assert isinstance(self.objective, MomentObjective)
+        both = self.pairing == "in_batch_symmetric"
+        return -self.objective.from_moments(*total.moments(self.group, both))
+
     def extra_repr(self) -> str:
         """Shown by ``print(loss)``."""
-        return f"{self.objective}, pairing={self.pairing!r}, block_size={self.block_size}"
+        shown = f"{self.objective}, pairing={self.pairing!r}, block_size={self.block_size}"
+        return shown if self.group.size == 1 else f"{shown}, {self.group}"
 
     def _given(
         self,
@@ -178,11 +241,11 @@ class ContrastiveLoss(nn.Module):
         if negatives.ndim == 3:
             return explicit(
                 self.critic, x, y, negatives, ids=ids, negative_ids=candidates, mask=mask,
-                block_size=self.block_size,
+                block_size=self.block_size, group=self.group,
             )  # fmt: skip
         return bank(
             self.critic, x, y, negatives, ids=ids, candidate_ids=candidates, mask=mask,
-            block_size=self.block_size,
+            block_size=self.block_size, group=self.group,
         )  # fmt: skip
 
     def _check_symmetric(self) -> None:
@@ -280,7 +343,14 @@ def _features(name: str, value: object) -> Float[Tensor, ...]:
     return value
 
 
-def _check_pair(x: Tensor, y: Tensor) -> None:
+def _check_pair(x: Tensor, y: Tensor, group: Group) -> None:
+    # Agreed upon first: a process that stopped alone would leave the others waiting.
+    rows = group.rows(len(x))
+    if group.size > 1 and 0 in rows:
+        raise ValueError(
+            f"every process needs at least one pair, they have {rows}: use fewer processes or a "
+            "larger batch"
+        )
     shapes = f"x has shape {tuple(x.shape)}, y {tuple(y.shape)}"
     if x.ndim != 2 or y.ndim != 2:
         raise ValueError(f"x and y must be (n, d), one row per pair: {shapes}")

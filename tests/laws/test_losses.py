@@ -17,7 +17,7 @@ from relatum import (
     JointMLP,
     TwoTower,
 )
-from relatum.scores import gram, pairings, reductions
+from relatum.scores import factors, gram, holding, reductions
 from tests.laws import reference
 
 D = 3
@@ -74,7 +74,7 @@ def _gradients(value, tensors):
 
 # Block size and what is patched: the cost rule would not choose Gram matrices for 7 pairs, whose
 # scores are small enough to need no running maximum.
-GRAM = (pairings, "_gram_pays", lambda *_: True)
+GRAM = (holding, "gram_pays", lambda *_: True)
 MAXIMUM = (reductions, "LARGEST_BOUND", -1.0)
 STRATEGIES = {
     "dense": (None, None),
@@ -82,6 +82,8 @@ STRATEGIES = {
     "tiled, running maximum": (3, MAXIMUM),
     "gram": (None, GRAM),
 }
+# Factors in parts of two rows, as large batches have them.
+PARTS = [(factors, "_CACHED", 6), (factors, "_FEWEST", 2)]
 
 
 def check_against_loops(critic_name, pairing, ids, strategies, monkeypatch, n=7):
@@ -136,6 +138,15 @@ def test_batch_pairings_equal_loops(critic, pairing, ids, monkeypatch):
 )
 def test_every_block_size_equals_loops(critic, pairing, monkeypatch):
     check_against_loops(critic, pairing, "groups", [(b, None) for b in (1, 2, 5, 64)], monkeypatch)
+
+
+@pytest.mark.parametrize("ids", ["none", "groups"])
+@pytest.mark.parametrize(("critic", "pairing"), list(_batch_cases()))
+def test_factors_in_parts_equal_loops(critic, pairing, ids, monkeypatch):
+    """Seven pairs in parts of two: every strategy, the last part being short."""
+    for change in PARTS:
+        monkeypatch.setattr(*change)
+    check_against_loops(critic, pairing, ids, STRATEGIES.values(), monkeypatch)
 
 
 @pytest.mark.parametrize("pairing", GIVEN)
@@ -227,15 +238,16 @@ def test_gram_stores_no_pairs():
     assert sum(sizes) < 20 * x.numel()  # the excluded pairs alone would be 64 times
 
 
-def test_gram_repairs_cancellation():
+def test_gram_repairs_cancellation(monkeypatch):
     """Positives of 1e6 beside nearly orthogonal negatives: float32 subtraction alone loses all."""
     n, d = 64, 256
     basis = torch.linalg.qr(torch.randn(d, n, dtype=torch.float64))[0].T
     x = (1000 * basis + 1e-3 * torch.randn(n, d, dtype=torch.float64)).float().requires_grad_()
     loss = ContrastiveLoss(OBJECTIVES["rpc"](), DotProduct(), "two_view")
-    z = torch.cat([x, x])
-    exclusions = pairings.Exclusions(torch.arange(n).repeat(2), torch.arange(n).repeat(2), (0, n))
-    summed = gram.Gram(z, z, exclusions, False, lambda: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(*GRAM)
+        summed = loss.scores(x, x).negatives.strategy
+    assert "Gram" in repr(summed)
     double = torch.cat([x, x]).double()
     scores = double @ double.T
     keep = torch.arange(n).repeat(2)[:, None] != torch.arange(n).repeat(2)[None]

@@ -7,6 +7,8 @@ of a symmetric critic stay the same tensor when x and y are.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -55,6 +57,7 @@ class DotProduct(nn.Module):
     """
 
     symmetric = True
+    rowwise = True
 
     def __init__(self, temperature: float = 1.0, learn: bool = False) -> None:
         super().__init__()
@@ -87,6 +90,7 @@ class Cosine(nn.Module):
     """
 
     symmetric = True
+    rowwise = True
 
     def __init__(self, temperature: float = 0.1, learn: bool = False) -> None:
         super().__init__()
@@ -105,7 +109,37 @@ class Cosine(nn.Module):
 
 
 def _direction(x: Tensor) -> Tensor:
+    """X / ‖x‖ along the last axis; 0 for a zero vector."""
     x = _wide(x)
+    norm = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True)
+    # Squares of numbers below 1e-19 or above 1e19 do not fit in float32.
+    if bool(((norm > 1e-15) & (norm < 1e15)).all()):
+        out: Tensor = _Direction.apply(x, norm)
+        return out
+    return _direction_of_any_size(x)
+
+
+class _Direction(torch.autograd.Function):
+    """Half the passes over memory of the formula written out."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, norm: Tensor) -> Tensor:
+        u = x / norm
+        ctx.save_for_backward(x, u, norm)
+        return u
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        x, u, norm = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted
+            (slope,) = torch.autograd.grad(_direction_of_any_size(x), x, grad, create_graph=True)
+            return slope, None
+        # The part of the gradient across the direction, divided by the norm.
+        along = (grad * u).sum(-1, keepdim=True)
+        return torch.addcmul(grad, u, along, value=-1).div_(norm), None
+
+
+def _direction_of_any_size(x: Tensor) -> Tensor:
     # Dividing by the largest entry first: squares of numbers below 1e-19 or above 1e19 do not fit
     # in float32. The quotient is a constant to autograd, since a direction does not depend on it.
     largest = x.detach().abs().amax(-1, keepdim=True)
@@ -136,6 +170,7 @@ class Bilinear(nn.Module):
     """
 
     symmetric = False
+    rowwise = True
 
     def __init__(
         self, dim_x: int, dim_y: int, temperature: float = 1.0, learn: bool = False
@@ -202,6 +237,11 @@ class TwoTower(nn.Module):
     def symmetric(self) -> bool:
         """True if both sides share one tower."""
         return self.tower_y is None or self.tower_y is self.tower_x
+
+    @property
+    def rowwise(self) -> bool:
+        """True if no layer ties the rows of a batch together, as batch normalisation does."""
+        return not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.modules())
 
     @property
     def temperature(self) -> Temperature:

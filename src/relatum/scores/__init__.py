@@ -2,15 +2,18 @@
 
 from .negatives import BothDirections, PooledNegatives
 from .pairings import PAIRINGS, bank, explicit, from_matrix, in_batch, in_batch_symmetric, two_view
+from .statistics import Statistics, statistics_of_pairs
 
 __all__ = [
     "PAIRINGS",
     "BothDirections",
     "PooledNegatives",
+    "Statistics",
     "bank",
     "explicit",
     "from_matrix",
     "in_batch",
     "in_batch_symmetric",
+    "statistics_of_pairs",
     "two_view",
 ]

@@ -37,48 +37,37 @@ class Exclusions:
     Args:
         anchor_ids: One id per anchor.
         candidate_ids: One id per candidate.
-        shifts: If known, the pattern as offsets: anchor i excludes candidates (i + s) mod m for
-            each s. It is a fact about the ids that saves comparing them, not a second rule.
     """
 
-    def __init__(
-        self,
-        anchor_ids: Int[Tensor, " n"],
-        candidate_ids: Int[Tensor, " m"],
-        shifts: tuple[int, ...] | None = None,
-    ) -> None:
+    def __init__(self, anchor_ids: Int[Tensor, " n"], candidate_ids: Int[Tensor, " m"]) -> None:
         self.anchor_ids = anchor_ids
         self.candidate_ids = candidate_ids
-        self.shifts = shifts
+        self._ranges: dict[tuple[bool, int, int], tuple[int, int]] = {}
 
     @classmethod
     def none(cls, n: int, m: int, device: torch.device) -> Exclusions:
         """Every candidate is a negative of every anchor."""
         zeros = torch.zeros(n, dtype=torch.int64, device=device)
-        return cls(zeros, torch.ones(m, dtype=torch.int64, device=device), shifts=())
+        return cls(zeros, torch.ones(m, dtype=torch.int64, device=device))
 
     @property
     def counts(self) -> Int[Tensor, " n"]:
         """The number of negatives of each anchor."""
-        m = len(self.candidate_ids)
-        if self.shifts is not None:
-            return torch.full_like(self.anchor_ids, m - len(self.shifts))
-        return m - _occurrences(self.anchor_ids, self.candidate_ids)
+        return len(self.candidate_ids) - occurrences(self.anchor_ids, self.candidate_ids)
 
     def mask(self, rows: slice, columns: slice) -> Bool[Tensor, "a b"] | None:
-        """Which pairs of a tile are excluded; None if the pattern says that none is."""
-        if self.shifts is not None:
-            m = len(self.candidate_ids)
-            low, high = rows.start - (columns.stop - 1), (rows.stop - 1) - columns.start
-            # Pair (i, j) is excluded iff j = i + s or j = i + s - m; i - j runs over [low, high].
-            if not any(low <= gap <= high for s in self.shifts for gap in (-s, m - s)):
-                return None
+        """Which pairs of a tile are excluded; None if the ranges of ids show that none is."""
+        low, high = self._range(True, rows)
+        least, most = self._range(False, columns)
+        # Ids in the order of the rows, as pairings number them, meet on the diagonal tiles alone.
+        if high < least or most < low:
+            return None
         return self.anchor_ids[rows, None] == self.candidate_ids[None, columns]
 
     def groups(self) -> Groups:
         """The excluded pairs, group by group: each anchor of a group with each candidate of it."""
         ids, anchor_sizes = torch.unique(self.anchor_ids, return_counts=True)
-        candidate_sizes = _occurrences(ids, self.candidate_ids)
+        candidate_sizes = occurrences(ids, self.candidate_ids)
         both = candidate_sizes > 0
         return Groups(
             _ordered_rows(self.anchor_ids, ids[both]),
@@ -87,8 +76,17 @@ class Exclusions:
             candidate_sizes[both],
         )
 
+    def _range(self, anchors: bool, part: slice) -> tuple[int, int]:
+        """The smallest and largest id of some anchors or candidates; kept, since tiles repeat."""
+        key = (anchors, part.start, part.stop)
+        if key not in self._ranges:
+            ids = (self.anchor_ids if anchors else self.candidate_ids)[part]
+            self._ranges[key] = (int(ids.min()), int(ids.max()))
+        return self._ranges[key]
 
-def _occurrences(ids: Tensor, among: Tensor) -> Tensor:
+
+def occurrences(ids: Int[Tensor, " n"], among: Int[Tensor, " m"]) -> Int[Tensor, " n"]:
+    """How often each id occurs among others."""
     ordered = among.sort().values
     return torch.searchsorted(ordered, ids, right=True) - torch.searchsorted(ordered, ids)
 

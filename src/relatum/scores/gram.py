@@ -1,27 +1,22 @@
-r"""Exact moments of all-pair scores in linear time, for separable critics.
-
-.. math:: \sum_{ij} f_{ij} = \langle \textstyle\sum_i u_i, \sum_j v_j \rangle, \qquad
-    \sum_{ij} f_{ij}^2 = \langle U^\top U, V^\top V \rangle_F
-
-minus the same sums over the excluded pairs: O(n d²) time and O(d²) memory beyond the factors, value
-and gradient.
-"""
+"""Exact moments of all-pair scores in linear time, for separable critics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, reduce
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..base import Elementwise
+from ..distributed import Group
 from .exclusions import Exclusions, Groups
+from .statistics import Factor, Statistics, pair_sums, product_sums
 from .strategies import Strategy, Sums
 
-__all__ = ["LARGEST_AMPLIFICATION", "Gram"]
+__all__ = ["LARGEST_AMPLIFICATION", "Gram", "excluded_by_ids"]
 
 LARGEST_AMPLIFICATION = 100.0
 """Where (all pairs) / (all pairs − excluded pairs) exceeds this in float32, the subtraction has
@@ -32,31 +27,30 @@ _CHUNK = 1 << 16
 
 
 class Gram:
-    """Separable scores whose moments have a closed form.
+    """Separable scores whose moments have a closed form: all pairs minus the excluded ones.
 
     Args:
-        u: Factors of the anchors.
-        v: Factors of the candidates.
-        exclusions: Which candidates are not negatives.
-        both: Whether columns are anchors too; every pair is then a negative of two anchors.
+        statistics: Makes the statistics of this process's rows; if asked, in float64.
+        counts: The number of negatives of each anchor.
+        both: Whether candidates are anchors too; every pair is then a negative of two anchors.
+        group: The processes whose candidates count as well.
         rest: Makes the strategy for every reduction but the moments; called when one is asked for.
     """
 
     def __init__(
         self,
-        u: Float[Tensor, "n d"],
-        v: Float[Tensor, "m d"],
-        exclusions: Exclusions,
+        statistics: Callable[[bool], Statistics],
+        counts: Int[Tensor, " n"],
         both: bool,
+        group: Group,
         rest: Callable[[], Strategy],
     ) -> None:
-        self.u, self.v, self.exclusions, self.both, self._rest = u, v, exclusions, both, rest
-        counts = exclusions.counts
-        self.counts = torch.cat([counts, counts]) if both else counts
+        self.counts = counts
+        self._statistics, self._both, self._group, self._rest = statistics, both, group, rest
 
     def __repr__(self) -> str:
-        n, d = self.u.shape
-        return f"Gram({n} x {len(self.v)} through {d} x {d})"
+        shared = "" if self._group.size == 1 else f", summed over {self._group.size} processes"
+        return f"Gram(moments of {len(self.counts)} anchors in linear time{shared})"
 
     @cached_property
     def rest(self) -> Strategy:
@@ -65,12 +59,15 @@ class Gram:
 
     def sums(self) -> Sums:
         """Σ f and Σ f²."""
-        with torch.autocast(self.u.device.type, enabled=False):
-            sums, reliable = _sums(self.u, self.v, self.exclusions)
-            if not reliable and self.u.dtype != torch.float64:
-                exact, _ = _sums(self.u.double(), self.v.double(), self.exclusions)
-                sums = Sums(*(s.to(self.u.dtype) for s in exact))
-        return Sums(2 * sums.first, 2 * sums.second) if self.both else sums
+        sums, total = self._statistics(False).negatives(self._group, self._both)
+        # Written so that an overflow, where nothing compares, counts as unreliable too.
+        bound = LARGEST_AMPLIFICATION * sums.second.detach().abs()
+        reliable = bool(total.second.detach() <= bound)
+        # All processes decide alike: the second way has sums over processes of its own.
+        if sums.second.dtype == torch.float64 or self._group.everywhere(reliable):
+            return sums
+        exact, _ = self._statistics(True).negatives(self._group, self._both)
+        return Sums(*(s.to(sums.second.dtype) for s in exact))
 
     def sum(self, phi: Elementwise) -> Float[Tensor, ""]:
         """Σ φ(f), by the other strategy."""
@@ -85,29 +82,12 @@ class Gram:
         return self.rest.max()
 
 
-def _sums(u: Tensor, v: Tensor, exclusions: Exclusions) -> tuple[Sums, bool]:
-    """The sums over the pairs that remain, and whether the subtraction kept their precision."""
-    sum_u, gram_u = u.sum(0), u.T @ u
-    sum_v, gram_v = (sum_u, gram_u) if u is v else (v.sum(0), v.T @ v)
-    total = (gram_u * gram_v).sum()
-    excluded = _excluded(u, v, exclusions)
-    sums = Sums(sum_u @ sum_v - excluded.first, total - excluded.second)
-    # Written so that an overflow, where nothing compares, counts as unreliable too.
-    return sums, bool(total.detach() <= LARGEST_AMPLIFICATION * sums.second.detach().abs())
-
-
-def _excluded(u: Tensor, v: Tensor, exclusions: Exclusions) -> Sums:
-    """Σ f and Σ f² over the excluded pairs."""
+def excluded_by_ids(
+    u: Float[Tensor, "n d"], v: Float[Tensor, "m d"], exclusions: Exclusions
+) -> Sums:
+    """Σ f and Σ f² over the pairs that ids exclude."""
     zero = u.new_zeros(())
-    parts = [Sums(zero, zero)]
-    if exclusions.shifts is not None:
-        for shift in exclusions.shifts:
-            scores = (u * v.roll(-shift, 0)).sum(1)
-            parts.append(Sums(scores.sum(), scores.square().sum()))
-    else:
-        parts += _by_group(u, v, exclusions.groups())
-    first, second = zip(*parts, strict=True)
-    return Sums(torch.stack(first).sum(), torch.stack(second).sum())
+    return reduce(Sums.plus, _by_group(u, v, exclusions.groups()), Sums(zero, zero))
 
 
 def _by_group(u: Tensor, v: Tensor, groups: Groups) -> Iterator[Sums]:
@@ -127,10 +107,9 @@ def _by_group(u: Tensor, v: Tensor, groups: Groups) -> Iterator[Sums]:
     parts_a, parts_b = torch.split(a, sizes), torch.split(b, sizes)
     us = torch.split(u[groups.anchors], [int(part.sum()) for part in parts_a])
     vs = torch.split(v[groups.candidates], [int(part.sum()) for part in parts_b])
-    for size_a, size_b, u_part, v_part, gram in zip(parts_a, parts_b, us, vs, alone, strict=True):
-        if gram:
-            first = u_part.sum(0) @ v_part.sum(0)
-            yield Sums(first, ((u_part.T @ u_part) * (v_part.T @ v_part)).sum())
+    for size_a, size_b, u_part, v_part, large in zip(parts_a, parts_b, us, vs, alone, strict=True):
+        if large:
+            yield product_sums(Factor.of(u_part), Factor.of(v_part))
         else:
             # Recomputed in the backward pass: the gathered rows are many times the batch.
             out = checkpoint(_pair_sums, u_part, v_part, size_a, size_b, use_reentrant=False)
@@ -143,5 +122,4 @@ def _pair_sums(u: Tensor, v: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tens
     first = (b.cumsum(0) - b).repeat_interleave(a)
     i = torch.arange(len(u), device=u.device).repeat_interleave(partners)
     within = torch.arange(len(i), device=u.device) - (partners.cumsum(0) - partners)[i]
-    scores = (u[i] * v[first[i] + within]).sum(1)
-    return scores.sum(), scores.square().sum()
+    return pair_sums((u[i] * v[first[i] + within]).sum(1))

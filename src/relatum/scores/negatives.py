@@ -9,26 +9,28 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ..base import Elementwise, Moments
+from ..distributed import ALONE, Group
 from .strategies import Strategy, Sums
 
 __all__ = ["BothDirections", "PooledNegatives"]
 
 
 class PooledNegatives:
-    """Sums of a strategy, divided by the number of pairs that remain.
+    """Sums of a strategy over all processes, divided by the number of pairs that remain.
 
     Args:
-        strategy: How the scores are held.
+        strategy: How the scores of this process's anchors are held.
+        group: The processes that share the batch.
 
     Raises:
         ValueError: If no pair remains: every expectation over negatives would be 0 / 0, and the
             losses that need none would be perfect for nothing.
     """
 
-    def __init__(self, strategy: Strategy) -> None:
-        self.strategy = strategy
+    def __init__(self, strategy: Strategy, group: Group = ALONE) -> None:
+        self.strategy, self.group = strategy, group
         self.counts = strategy.counts
-        self.total = int(self.counts.sum())
+        self.total = int(group.sum(self.counts.sum()))
         if self.total == 0:
             raise ValueError(
                 f"no negatives: none of the {len(self.counts)} anchors has a candidate besides its "
@@ -40,20 +42,20 @@ class PooledNegatives:
 
     def moments(self) -> Moments:
         """E_Q f and E_Q f²."""
-        sums = self.strategy.sums()
-        return Moments(sums.first / self.total, sums.second / self.total)
+        first, second = self.group.sum(torch.stack([*self.strategy.sums()])) / self.total
+        return Moments(first, second)
 
     def mean(self, phi: Elementwise) -> Float[Tensor, ""]:
         """E_Q φ(f)."""
-        return self.strategy.sum(phi) / self.total
+        return self.group.sum(self.strategy.sum(phi)) / self.total
 
     def logsumexp(self) -> Float[Tensor, " n"]:
         """Log Σ_j exp f_ij per anchor."""
         return self.strategy.logsumexp()
 
     def log_mean_exp(self) -> Float[Tensor, ""]:
-        """Log E_Q exp f."""
-        return self.logsumexp().logsumexp(0) - math.log(self.total)
+        """Log E_Q exp f; between processes one number per anchor travels."""
+        return self.group.gather(self.logsumexp()).logsumexp(0) - math.log(self.total)
 
     def max(self) -> Float[Tensor, " n"]:
         """The highest negative score of each anchor."""
@@ -72,8 +74,7 @@ class BothDirections:
 
     def sums(self) -> Sums:
         """Σ f and Σ f² of both."""
-        one, two = self.forward.sums(), self.backward.sums()
-        return Sums(one.first + two.first, one.second + two.second)
+        return self.forward.sums().plus(self.backward.sums())
 
     def sum(self, phi: Elementwise) -> Float[Tensor, ""]:
         """Σ φ(f) of both."""

@@ -17,6 +17,9 @@ negatives; the own positive always stays a positive. A negative id belongs to no
 remove single negatives (padding). What remains is averaged over all remaining pairs together; CPC
 uses each anchor's own number of candidates. An anchor left without negatives is not contrasted
 (:attr:`~relatum.base.Scores.uncontrasted` counts such anchors); no negatives at all is an error.
+
+**Processes.** With a group, each process passes its own rows, and candidates from the batch are the
+rows of all. A bank, and an anchor's own negatives, are what each process passes.
 """
 
 from __future__ import annotations
@@ -28,11 +31,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..base import Critic, Scores, SeparableCritic
+from ..distributed import ALONE, Group
 from .exclusions import Exclusions
-from .gram import Gram
-from .negatives import BothDirections, PooledNegatives
-from .strategies import Checkpointed, Dense, Strategy
-from .tiled import Tiled
+from .factors import factors_of_pairs, rowwise, stacked
+from .holding import Batch, either, hold_blocks, hold_joint, hold_separable
+from .negatives import PooledNegatives
+from .products import matmul
+from .strategies import Dense, Strategy
 
 __all__ = [
     "PAIRINGS",
@@ -44,15 +49,6 @@ __all__ = [
     "two_view",
 ]
 
-_DENSE = 1 << 20
-"""Scores held at once where no block size is given; beyond, tiles are recomputed."""
-
-_JOINT = 1 << 16
-"""The same for joint critics, whose hidden layers are held for every pair as well."""
-
-_TILE = 512
-"""Default side of a tile: 1 MiB of scores, which stays in the cache between its passes."""
-
 
 def two_view(
     critic: Critic,
@@ -61,23 +57,29 @@ def two_view(
     *,
     ids: Int[Tensor, " n"] | None = None,
     block_size: int | None = None,
+    group: Group = ALONE,
 ) -> Scores:
     """All 2N rows against each other, self entries removed (SimCLR).
 
     The critic must be symmetric: both views of a pair are anchors of the same kind.
     """
-    n = len(x)
-    z = _stacked(x, y)
-    own = _owned(ids, n, x.device).repeat(2)
-    exclusions = Exclusions(own, own, shifts=(0, n) if ids is None else None)
+    rows = group.rows(len(x))
+    own, everyone = _numbered(ids, rows, group, x.device)
+    # Candidates stand as processes hand them over: the first views of one, its second, the next.
+    twice = torch.cat([part.repeat(2) for part in torch.split(everyone, rows)])
+    exclusions = Exclusions(own.repeat(2), twice)
+    batch = Batch(
+        "views", exclusions, [2 * n for n in rows], group, block_size, numbered=ids is None
+    )
     if isinstance(critic, SeparableCritic):
-        u, v = critic.factors(z, z)
-        positives = _rowwise(u[:n], v[n:])
-        strategy = _separable(u, v, exclusions, block_size)
+        us, vs = factors_of_pairs(critic, x, y, views=True)
+        positives = rowwise(us, vs)
+        strategy = hold_separable(us, vs, positives, batch)
     else:
         positives = _pair_scores(critic, x, y)
-        strategy = _joint(critic, z, z, exclusions, block_size)
-    return Scores(positives.repeat(2), PooledNegatives(strategy))
+        z = stacked(x, y)
+        strategy = hold_joint(critic, z, z, batch)
+    return _scores(positives.repeat(2), strategy, group)
 
 
 def in_batch(
@@ -87,9 +89,10 @@ def in_batch(
     *,
     ids: Int[Tensor, " n"] | None = None,
     block_size: int | None = None,
+    group: Group = ALONE,
 ) -> Scores:
     """Each x_i against all y_j: S[i, j] = f(x_i, y_j)."""
-    return _square(critic, x, y, ids, block_size, both=False)
+    return _square(critic, x, y, ids, block_size, group, both=False)
 
 
 def in_batch_symmetric(
@@ -99,9 +102,10 @@ def in_batch_symmetric(
     *,
     ids: Int[Tensor, " n"] | None = None,
     block_size: int | None = None,
+    group: Group = ALONE,
 ) -> Scores:
     """Rows and columns of S[i, j] = f(x_i, y_j), averaged: both sides are anchors."""
-    return _square(critic, x, y, ids, block_size, both=True)
+    return _square(critic, x, y, ids, block_size, group, both=True)
 
 
 def explicit(
@@ -114,6 +118,7 @@ def explicit(
     negative_ids: Int[Tensor, "n k"] | None = None,
     mask: Bool[Tensor, "n k"] | None = None,
     block_size: int | None = None,
+    group: Group = ALONE,
 ) -> Scores:
     """Each x_i against its own k candidates (triplets, sampled negatives).
 
@@ -122,15 +127,14 @@ def explicit(
     same = None
     if negative_ids is not None:
         same = _owned(ids, len(x), x.device, negative_ids)[:, None] == negative_ids
-    excluded = _either(same, mask)
+    excluded = either(same, mask)
     n, k = negatives.shape[:2]
     if isinstance(critic, SeparableCritic):
-        u, v = critic.factors(x, _stacked(y[:, None], negatives, axis=1))
-        with torch.autocast(u.device.type, enabled=False):
-            scores = torch.einsum("nd,nkd->nk", u, v)
-        return Scores(scores[:, 0], PooledNegatives(Dense(scores[:, 1:], excluded)))
+        u, v = critic.factors(x, stacked(y[:, None], negatives, axis=1))
+        scores = matmul(v, u.unsqueeze(-1)).squeeze(-1)
+        return _scores(scores[:, 0], Dense(scores[:, 1:], excluded), group)
     counts = torch.full((n,), k, device=x.device) if excluded is None else (~excluded).sum(1)
-    strategy = _blocks(
+    strategy = hold_blocks(
         critic,
         x,
         negatives,
@@ -138,7 +142,7 @@ def explicit(
         lambda at: None if excluded is None else excluded[at],
         block_size,
     )
-    return Scores(_pair_scores(critic, x, y), PooledNegatives(strategy))
+    return _scores(_pair_scores(critic, x, y), strategy, group)
 
 
 def bank(
@@ -151,24 +155,26 @@ def bank(
     candidate_ids: Int[Tensor, " m"] | None = None,
     mask: Bool[Tensor, "n m"] | None = None,
     block_size: int | None = None,
+    group: Group = ALONE,
 ) -> Scores:
     """Each x_i against one shared bank of candidates (a queue of past embeddings)."""
     n, m = len(x), len(candidates)
     exclusions = Exclusions.none(n, m, x.device)
     if candidate_ids is not None:
         exclusions = Exclusions(_owned(ids, n, x.device, candidate_ids), candidate_ids)
+    numbered = candidate_ids is None
+    batch = Batch("elsewhere", exclusions, [m], ALONE, block_size, numbered)
     if isinstance(critic, SeparableCritic):
-        u, v = critic.factors(x, _stacked(y, candidates))
-        positives, v = _rowwise(u, v[:n]), v[n:]
-        strategy: Strategy
+        u, v, others = _bank_factors(critic, x, y, candidates)
+        positives = rowwise([u], [v])
         if mask is None:
-            strategy = _separable(u, v, exclusions, block_size)
-        else:  # a mask of its own for every pair has no short form: the scores are held
-            whole = exclusions.mask(slice(0, n), slice(0, m))
-            strategy = Dense(_product(u, v), _either(whole, mask))
-        return Scores(positives, PooledNegatives(strategy))
-    strategy = _joint(critic, x, candidates, exclusions, block_size, mask=mask)
-    return Scores(_pair_scores(critic, x, y), PooledNegatives(strategy))
+            return _scores(positives, hold_separable([u], [others], positives, batch), group)
+        # A mask of its own for every pair has no short form: the scores are held.
+        whole = exclusions.mask(slice(0, n), slice(0, m))
+        held: Strategy = Dense(matmul(u, others.T), either(whole, mask))
+        return _scores(positives, held, group)
+    strategy = hold_joint(critic, x, candidates, batch, mask=mask)
+    return _scores(_pair_scores(critic, x, y), strategy, group)
 
 
 def from_matrix(scores: Float[Tensor, "n m"]) -> Scores:
@@ -202,18 +208,48 @@ def _square(
     y: Tensor,
     ids: Tensor | None,
     block_size: int | None,
+    group: Group,
     both: bool,
 ) -> Scores:
-    own = _owned(ids, len(x), x.device)
-    exclusions = Exclusions(own, own, shifts=(0,) if ids is None else None)
+    rows = group.rows(len(x))
+    own, everyone = _numbered(ids, rows, group, x.device)
+    batch = Batch("pairs", Exclusions(own, everyone), rows, group, block_size, ids is None, both)
     if isinstance(critic, SeparableCritic):
-        u, v = critic.factors(x, y)
-        positives = _rowwise(u, v)
-        strategy = _separable(u, v, exclusions, block_size, both)
+        us, vs = factors_of_pairs(critic, x, y)
+        positives = rowwise(us, vs)
+        strategy = hold_separable(us, vs, positives, batch)
     else:
         positives = _pair_scores(critic, x, y)
-        strategy = _joint(critic, x, y, exclusions, block_size, both)
-    return Scores(positives.repeat(2) if both else positives, PooledNegatives(strategy))
+        strategy = hold_joint(critic, x, y, batch)
+    return _scores(positives.repeat(2) if both else positives, strategy, group)
+
+
+def _scores(positives: Tensor, strategy: Strategy, group: Group) -> Scores:
+    return Scores(positives, PooledNegatives(strategy, group), group.sum)
+
+
+def _bank_factors(
+    critic: SeparableCritic, x: Tensor, y: Tensor, candidates: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Factors of anchors, partners and candidates.
+
+    One call for partners and candidates lets a critic that normalises over rows see both; where
+    rows do not meet, two calls keep a bank without gradient out of the graph.
+    """
+    if getattr(critic, "rowwise", False):
+        u, v = critic.factors(x, y)
+        return u, v, critic.factors(x[:1], candidates)[1]
+    u, v = critic.factors(x, stacked(y, candidates))
+    return u, v[: len(y)], v[len(y) :]
+
+
+def _numbered(
+    ids: Tensor | None, rows: list[int], group: Group, device: torch.device
+) -> tuple[Int[Tensor, " n"], Int[Tensor, " total"]]:
+    """The ids of this process's pairs and of all; without given ones, pairs are numbered."""
+    everyone = None if ids is None else group.gather(ids, rows)
+    owned = _owned(everyone, sum(rows), device)
+    return torch.split(owned, rows)[group.rank], owned
 
 
 def _owned(
@@ -234,29 +270,6 @@ def _owned(
     return torch.where(ids < 0, lowest - 1 - own, ids)
 
 
-def _either(same: Tensor | None, mask: Tensor | None) -> Tensor | None:
-    """Excluded pairs from equal ids and from a mask of what counts."""
-    if mask is None:
-        return same
-    return ~mask if same is None else same | ~mask
-
-
-def _stacked(x: Tensor, y: Tensor, axis: int = 0) -> Tensor:
-    # Autocast would refuse to stack the two half-precision types.
-    with torch.autocast(x.device.type, enabled=False):
-        return torch.cat([x, y], axis)
-
-
-def _rowwise(u: Tensor, v: Tensor) -> Tensor:
-    with torch.autocast(u.device.type, enabled=False):
-        return (u * v).sum(-1)
-
-
-def _product(u: Tensor, v: Tensor) -> Tensor:
-    with torch.autocast(u.device.type, enabled=False):
-        return u @ v.T
-
-
 def _pair_scores(critic: Critic, x: Tensor, y: Tensor) -> Tensor:
     scores = critic(x, y)
     if scores.shape != (len(x),):
@@ -265,102 +278,3 @@ def _pair_scores(critic: Critic, x: Tensor, y: Tensor) -> Tensor:
             f"{tuple(scores.shape)}: it sums over the last axis and broadcasts over the others"
         )
     return scores.float() if scores.dtype.itemsize < 4 else scores
-
-
-def _gram_pays(n: int, m: int, d: int) -> bool:
-    """Whether (n + m) d² of Gram matrices beat n m d of scores; measured on the CPU."""
-    return m >= 256 and n * m >= (n + m) * d
-
-
-def _separable(
-    u: Tensor, v: Tensor, exclusions: Exclusions, block_size: int | None, both: bool = False
-) -> Strategy:
-    """Chooses how separable scores are reduced; a question of cost, never of the result."""
-    (n, d), m = u.shape, len(v)
-
-    def pair_by_pair() -> Strategy:
-        if block_size is not None or n * m > _DENSE:
-            return Tiled(u, v, exclusions, block_size or _TILE, both)
-        scores, excluded = _product(u, v), exclusions.mask(slice(0, n), slice(0, m))
-        return _both(scores, excluded) if both else Dense(scores, excluded)
-
-    if _gram_pays(n, m, d):
-        return Gram(u, v, exclusions, both, pair_by_pair)
-    return pair_by_pair()
-
-
-def _both(scores: Tensor, excluded: Tensor | None) -> Strategy:
-    across = None if excluded is None else excluded.T
-    return BothDirections(Dense(scores, excluded), Dense(scores.T, across))
-
-
-def _joint(
-    critic: Critic,
-    x: Tensor,
-    y: Tensor,
-    exclusions: Exclusions,
-    block_size: int | None,
-    both: bool = False,
-    mask: Tensor | None = None,
-) -> Strategy:
-    """All pairs of a critic that must see both sides of each."""
-    n, m = len(x), len(y)
-
-    def excluded(rows: slice) -> Tensor | None:
-        own = None if mask is None else mask[rows]
-        return _either(exclusions.mask(rows, slice(0, m)), own)
-
-    if both and block_size is None and n * m <= _JOINT:
-        return _both(_matrix(critic, x, y[None]), excluded(slice(0, n)))
-    counts = exclusions.counts
-    if mask is not None:
-        whole = excluded(slice(0, n))
-        counts = counts if whole is None else (~whole).sum(1)
-    blocks = _blocks(critic, x, y[None], counts, excluded, block_size)
-    if not both:
-        return blocks
-
-    def across(columns: slice) -> Tensor | None:
-        found = exclusions.mask(slice(0, n), columns)
-        return None if found is None else found.T
-
-    transposed = _Transposed(critic)
-    return BothDirections(blocks, _blocks(transposed, y, x[None], counts, across, block_size))
-
-
-def _blocks(
-    critic: Critic,
-    x: Tensor,
-    y: Tensor,
-    counts: Tensor,
-    excluded: Callable[[slice], Tensor | None],
-    block_size: int | None,
-) -> Strategy:
-    """Scores of x_i with y (1, m, d) or (n, k, d), held or scored again block by block."""
-    n, m = len(x), y.shape[1]
-    if block_size is None and n * m <= _JOINT:
-        return Dense(_matrix(critic, x, y), excluded(slice(0, n)))
-    rows = block_size or max(1, _JOINT // max(1, m))
-    return Checkpointed(critic, x, y, rows, counts, excluded)
-
-
-def _matrix(critic: Critic, x: Tensor, y: Tensor) -> Tensor:
-    scores = critic(x[:, None], y)
-    if scores.shape != (len(x), y.shape[1]):
-        raise ValueError(
-            f"the critic must score all pairs of {len(x)} anchors and {y.shape[1]} candidates, got "
-            f"shape {tuple(scores.shape)}: it sums over the last axis and broadcasts over the rest"
-        )
-    return scores
-
-
-class _Transposed:
-    """The critic with its sides exchanged, so that y can be the anchor."""
-
-    symmetric = False
-
-    def __init__(self, critic: Critic) -> None:
-        self.critic = critic
-
-    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.critic(y, x)

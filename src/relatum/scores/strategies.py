@@ -25,6 +25,10 @@ class Sums(NamedTuple):
     first: Float[Tensor, ""]
     second: Float[Tensor, ""]
 
+    def plus(self, other: Sums) -> Sums:
+        """The sums over both sets of pairs."""
+        return Sums(self.first + other.first, self.second + other.second)
+
 
 @runtime_checkable
 class Strategy(Protocol):
