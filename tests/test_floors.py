@@ -16,7 +16,7 @@ ALLOWED: dict[str, set[str]] = {
     "distributed": set(),
     "runs": set(),
     "settings": set(),
-    "models": set(),
+    "models": {"distributed"},
     "data": set(),
     "probes": set(),
     # the three siblings that never meet
@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"runs", "probes"},
     "recipes": {
         "base", "critics", "data", "diagnostics", "distributed", "losses", "models", "objectives",
-        "probes", "report", "runs", "settings", "training",
+        "probes", "report", "runs", "scores", "settings", "training",
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},

@@ -21,7 +21,7 @@ from .base import (
     SeparableCritic,
 )
 from .distributed import ALONE, Group
-from .scores import PAIRINGS, Statistics, bank, explicit, statistics_of_pairs
+from .scores import PAIRINGS, MovingMoments, Statistics, bank, explicit, statistics_of_pairs
 
 __all__ = ["ContrastiveLoss", "gradient_penalty"]
 
@@ -192,15 +192,24 @@ class ContrastiveLoss(nn.Module):
         x, y = _one_dtype(x, y)
         return statistics_of_pairs(self.critic, x, y, views)
 
-    def from_statistics(self, total: Statistics) -> Float[Tensor, ""]:
+    def from_statistics(
+        self, total: Statistics, past: MovingMoments | None = None
+    ) -> Float[Tensor, ""]:
         """The loss of all parts whose statistics were added up; with a group, of all processes.
+
+        Args:
+            total: The sum of the parts' statistics, those of this process.
+            past: Moments of earlier steps that count as well (:mod:`relatum.scores.streaming`).
 
         Raises:
             ValueError: If there is only one pair, which has no negatives.
         """
         assert isinstance(self.objective, MomentObjective)
         both = self.pairing == "in_batch_symmetric"
-        return -self.objective.from_moments(*total.moments(self.group, both))
+        positives, negatives = total.moments(self.group, both)
+        if past is not None:
+            negatives = past.blend(negatives, total, self.group)
+        return -self.objective.from_moments(positives, negatives)
 
     def extra_repr(self) -> str:
         """Shown by ``print(loss)``."""

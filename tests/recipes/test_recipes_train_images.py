@@ -249,7 +249,14 @@ def test_queue_excludes_own_images_and_enters_the_checkpoint(tmp_path, digits):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"queue_size": 121}, r"queue_size 121 is larger than the training set \(120 images\)"),
+        ({"queue_size": 120}, r"queue_size 120 is not smaller than the training set \(120 images"),
+        ({"moment_decay": 1.0}, r"moment_decay must be in \[0, 1\), got 1.0"),
+        ({"moment_decay": 0.5, "objective": "cpc"}, "moment_decay belongs to rpc and chi2"),
+        ({"moments_only": True, "objective": "js"}, "moments_only belongs to rpc and chi2"),
+        ({"moments_only": True, "critic": "joint"}, "needs a critic that is an inner product"),
+        ({"moments_only": True, "queue_size": 50}, "moments_only and a queue exclude each other"),
+        ({"micro_batch_size": 25}, "micro_batch_size 25 is larger than batch_size 24"),
+        ({"normalization": "layer"}, "normalization"),
         ({"queue_size": 20}, "queue_size 20 is smaller than batch_size 24"),
         ({"queue_size": 50, "pairing": "two_view"}, "a queue replaces the negatives"),
         ({"batch_size": 200}, "120 training images do not fill one step of batch_size 200"),

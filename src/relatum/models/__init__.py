@@ -2,5 +2,14 @@
 
 from .encoders import ENCODERS, Encoder, build_encoder
 from .heads import ProjectionHead
+from .normalization import average_running_statistics, group_normalized, synchronized
 
-__all__ = ["ENCODERS", "Encoder", "ProjectionHead", "build_encoder"]
+__all__ = [
+    "ENCODERS",
+    "Encoder",
+    "ProjectionHead",
+    "average_running_statistics",
+    "build_encoder",
+    "group_normalized",
+    "synchronized",
+]

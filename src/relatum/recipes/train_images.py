@@ -12,6 +12,7 @@ from torch import nn
 
 from ..data import POLICIES, Splits
 from ..runs import Run, RunError, atomic_write, strict_json
+from ..scores import MovingMoments
 from ..settings import to_yaml
 from ..training import (
     EmbeddingBank,
@@ -20,6 +21,7 @@ from ..training import (
     Plan,
     TrainingState,
     build_optimizer,
+    join_processes,
     load_checkpoint,
     train,
 )
@@ -63,20 +65,29 @@ def main(
         torch.set_num_threads(settings.threads)
     splits = splits or load_images(settings)
     settings = resolve(settings, len(splits.train))
+    place = join_processes(settings.device)
+    if settings.batch_size < place.group.size:
+        raise ValueError(
+            f"batch_size {settings.batch_size} is the batch of all processes together: it has "
+            f"fewer pairs than there are processes ({place.group.size})"
+        )
+    chief = place.group.rank == 0
+    console = console if chief else Console(quiet=True)
     if settings.data not in EMBEDDED:
         for note in data_card(splits)["notes"]:
             console.print(f"note: {note}", highlight=False, markup=False)
-    networks = build_networks(settings)
+    networks = build_networks(settings, place.group)
     plan = _plan(settings, len(splits.train))
-    step, state = _prepare(settings, networks, splits)
+    step, state = _prepare(settings, networks, splits, place.device)
     if settings.dry_run:
         _describe(console, settings, networks, splits, plan, step)
         return None
 
-    run = _open_run(settings, splits)
+    run = _open_run(settings, splits) if chief else Run(settings.out)
     if settings.resume and run.checkpoint.exists():
-        state.load_state_dict(load_checkpoint(run.checkpoint, device=settings.device))
-        _forget_later_lines(run, state.step)
+        state.load_state_dict(load_checkpoint(run.checkpoint, device=place.device))
+        if chief:
+            _forget_later_lines(run, state.step)
     if (run.path / "results" / "training.json").exists():
         done = f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do"
         console.print(done, highlight=False, markup=False, soft_wrap=True)
@@ -87,20 +98,20 @@ def main(
         plan.steps,
         done=state.step,
         steps_per_epoch=plan.steps_per_epoch,
-        tensorboard=bool(settings.tensorboard),
+        tensorboard=bool(settings.tensorboard) and chief,
         console=console,
     )
     try:
         with monitor:
-            train(step, state, plan, run, monitor)
+            train(step, state, plan, run, monitor, place.group)
     except NonFiniteLoss as error:
         if settings.on_nonfinite == "stop":
             raise
         nonfinite = error
         console.print(f"recorded: {error}", highlight=False, markup=False, soft_wrap=True)
-    run.write_result(
-        "training", "training", _outcome(run, settings, networks, state, plan, nonfinite)
-    )
+    if chief:
+        outcome = _outcome(run, settings, networks, state, plan, nonfinite)
+        run.write_result("training", "training", {**outcome, "processes": place.group.size})
     if console.is_terminal:
         done = f"trained in {state.seconds:.0f} s; next: relatum probe {run.path}"
         console.print(done, highlight=False, markup=False, soft_wrap=True)
@@ -130,15 +141,18 @@ def _plan(settings: TrainImages, rows: int) -> Plan:
 
 
 def _prepare(
-    settings: TrainImages, networks: Networks, splits: Splits
+    settings: TrainImages, networks: Networks, splits: Splits, device: torch.device
 ) -> tuple[ContrastiveStep, TrainingState]:
     """The step and the state it changes, on the device."""
-    device = torch.device(settings.device)
     modules: dict[str, nn.Module] = dict(networks._asdict())
     bank = None
     if settings.queue_size:
         bank = EmbeddingBank(settings.queue_size, settings.projection_dim)
         modules["bank"] = bank
+    past = None
+    if settings.moment_decay:
+        past = MovingMoments(settings.projection_dim, settings.moment_decay)
+        modules["past"] = past
     for module in modules.values():
         module.to(device).train()
     # Colours innermost: the same convolutions, a fifth faster on the CPU.
@@ -158,6 +172,8 @@ def _prepare(
         penalty=settings.penalty,
         micro_batch_size=settings.micro_batch_size,
         autocast=AUTOCAST[settings.autocast],
+        moments_only=settings.moments_only,
+        past=past,
     )
     return step, TrainingState(modules, optimizer, scaler)
 

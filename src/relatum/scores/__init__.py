@@ -3,10 +3,12 @@
 from .negatives import BothDirections, PooledNegatives
 from .pairings import PAIRINGS, bank, explicit, from_matrix, in_batch, in_batch_symmetric, two_view
 from .statistics import Statistics, statistics_of_pairs
+from .streaming import MovingMoments
 
 __all__ = [
     "PAIRINGS",
     "BothDirections",
+    "MovingMoments",
     "PooledNegatives",
     "Statistics",
     "bank",

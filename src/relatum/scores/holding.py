@@ -154,7 +154,7 @@ def _statistics(us: Parts, vs: Parts, positives: Tensor | None, batch: Batch) ->
         us = vs = [*us, *vs]
     nothing = Sums(anchors.sum.new_zeros(()), anchors.sum.new_zeros(()))
     excluded = nothing if batch.numbered else _by_ids(joined(us), joined(vs), batch)
-    return Statistics(anchors, others, nothing, excluded, 0, 0)
+    return Statistics(anchors, others, nothing, excluded, 0, 0, 0)
 
 
 def _by_ids(u: Tensor, v: Tensor, batch: Batch) -> Sums:

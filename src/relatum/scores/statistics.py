@@ -38,23 +38,21 @@ class Factor(NamedTuple):
     """Sums over the rows of one factor u.
 
     Attributes:
-        rows: Number of rows.
         sum: Σ u.
         gram: Σ u uᵀ = uᵀu.
     """
 
-    rows: int
     sum: Float[Tensor, " d"]
     gram: Float[Tensor, "d d"]
 
     @classmethod
     def of(cls, u: Float[Tensor, "n d"]) -> Factor:
         """The sums over the rows of u."""
-        return cls(len(u), u.sum(0), gram(u))
+        return cls(u.sum(0), gram(u))
 
     def plus(self, other: Factor) -> Factor:
         """The sums over the rows of both."""
-        return Factor(self.rows + other.rows, self.sum + other.sum, self.gram + other.gram)
+        return Factor(self.sum + other.sum, self.gram + other.gram)
 
 
 class Statistics(NamedTuple):
@@ -66,6 +64,7 @@ class Statistics(NamedTuple):
         positives: Σ f and Σ f² over the positive pairs.
         excluded: The same over the pairs that are neither: every anchor with itself and with its
             partner.
+        rows: Number of anchors, and of candidates.
         pairs: Number of positive pairs.
         excluded_pairs: Number of excluded ones.
     """
@@ -74,6 +73,7 @@ class Statistics(NamedTuple):
     candidates: Factor
     positives: Sums
     excluded: Sums
+    rows: int
     pairs: int
     excluded_pairs: int
 
@@ -86,6 +86,7 @@ class Statistics(NamedTuple):
             anchors if same else self.candidates.plus(other.candidates),
             self.positives.plus(other.positives),
             self.excluded.plus(other.excluded),
+            self.rows + other.rows,
             self.pairs + other.pairs,
             self.excluded_pairs + other.excluded_pairs,
         )
@@ -98,8 +99,8 @@ class Statistics(NamedTuple):
         """
         whole = self.both_ways() if both else self
         remaining, _ = whole.negatives(group, both)
-        rows = group.rows(self.candidates.rows)
-        negatives = sum(rows) * (self.anchors.rows * (2 if both else 1)) - whole.excluded_pairs
+        anchors = self.rows * (2 if both else 1)
+        negatives = anchors * sum(group.rows(self.rows)) - whole.excluded_pairs
         counts = torch.tensor([self.pairs, negatives], device=self.anchors.sum.device)
         pairs, negatives = group.sum(counts).tolist()
         if negatives == 0:
@@ -150,7 +151,8 @@ def of_pairs(
 ) -> Statistics:
     """Statistics of pairs (u_i, v_i) whose negatives are all v_j, j ≠ i."""
     partners = pair_sums((u * v).sum(1) if scores is None else scores)
-    return Statistics(Factor.of(u), Factor.of(v), partners, partners, len(u), len(u))
+    n = len(u)
+    return Statistics(Factor.of(u), Factor.of(v), partners, partners, n, n, n)
 
 
 def of_views(
@@ -161,7 +163,8 @@ def of_views(
     partners = pair_sums((u * v).sum(1) if scores is None else scores)
     selves = pair_sums(u.square().sum(1)).plus(pair_sums(v.square().sum(1)))
     excluded = selves.plus(partners).plus(partners)
-    return Statistics(rows, rows, partners, excluded, len(u), 4 * len(u))
+    n = len(u)
+    return Statistics(rows, rows, partners, excluded, 2 * n, n, 4 * n)
 
 
 def pair_sums(scores: Float[Tensor, " n"]) -> Sums:
@@ -178,11 +181,7 @@ def pooled(factors: list[Factor], group: Group) -> list[Factor]:
     """The same sums over the rows of all processes, by one all-reduce of d² + d numbers each."""
     if group.size == 1:
         return factors
-    rows = group.sum(torch.tensor([f.rows for f in factors], device=factors[0].sum.device))
     flat = group.sum(torch.cat([part.flatten() for f in factors for part in (f.sum, f.gram)]))
     sizes = [part.numel() for f in factors for part in (f.sum, f.gram)]
     parts = iter(torch.split(flat, sizes))
-    return [
-        Factor(n, next(parts), next(parts).view_as(f.gram))
-        for n, f in zip(rows.tolist(), factors, strict=True)
-    ]
+    return [Factor(next(parts), next(parts).view_as(f.gram)) for f in factors]

@@ -5,6 +5,7 @@ from .checkpoint import TrainingState, load_checkpoint, save_checkpoint
 from .loop import NonFiniteLoss, Plan, Step, StepOutput, train
 from .monitor import Monitor
 from .optim import LARS, OPTIMIZERS, build_optimizer, warmup_cosine
+from .processes import Place, join_processes
 
 __all__ = [
     "LARS",
@@ -12,11 +13,13 @@ __all__ = [
     "EmbeddingBank",
     "Monitor",
     "NonFiniteLoss",
+    "Place",
     "Plan",
     "Step",
     "StepOutput",
     "TrainingState",
     "build_optimizer",
+    "join_processes",
     "load_checkpoint",
     "save_checkpoint",
     "train",

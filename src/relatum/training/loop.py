@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from ..distributed import ALONE, Group, average_gradients
 from ..runs import Run
 from .checkpoint import TrainingState, save_checkpoint
 from .monitor import Monitor
@@ -73,14 +74,17 @@ class Step(Protocol):
         ...
 
 
-def stream_seed(seed: int, stream: int, index: int) -> int:
+def stream_seed(seed: int, stream: int, index: int, rank: int = 0) -> int:
     """A 63-bit seed for draw number `index` of a stream: unrelated for any two arguments.
+
+    Only what processes draw each for itself, such as dropout, also depends on the rank.
 
     Example:
         >>> stream_seed(0, DRAWS, 1) != stream_seed(0, DRAWS, 2) != stream_seed(1, DRAWS, 2)
         True
     """
-    mixed = np.random.SeedSequence([seed, stream, index]).generate_state(1, np.uint64)
+    keys = [seed, stream, index, *([rank] if rank else [])]
+    mixed = np.random.SeedSequence(keys).generate_state(1, np.uint64)
     return int(mixed[0]) >> 1
 
 
@@ -95,7 +99,8 @@ class Plan:
 
     Attributes:
         rows: Size of the training set.
-        batch_size: Rows of one batch: the pairs that are contrasted with each other.
+        batch_size: Rows of one batch: the pairs that are contrasted with each other, on all
+            processes together.
         steps: Number of updates in all.
         learning_rate: Highest rate.
         warmup_steps: Steps of linear warm-up.
@@ -162,11 +167,21 @@ class Plan:
         )
 
 
-def train(step: Step, state: TrainingState, plan: Plan, run: Run, monitor: Monitor) -> None:
+def train(
+    step: Step,
+    state: TrainingState,
+    plan: Plan,
+    run: Run,
+    monitor: Monitor,
+    group: Group = ALONE,
+) -> None:
     """Trains from ``state.step`` to ``plan.steps``; the state is changed in place.
 
     The same state, plan and step give the same parameters on the same machine and number of
     threads, whether the run went through in one go or was killed and continued.
+
+    With a group every process calls this with the same plan: the loss of each is that of the whole
+    batch, gradients are averaged before each update, and the first process alone writes.
 
     Raises:
         NonFiniteLoss: If the loss or its gradient is NaN or infinite. Nothing is updated and no
@@ -174,16 +189,17 @@ def train(step: Step, state: TrainingState, plan: Plan, run: Run, monitor: Monit
             the scale, and counts only when the scale has fallen below 1.
     """
     devices = sorted({p.device.index for p in state.parameters() if p.device.type == "cuda"})
-    if state.step == 0:
+    chief = group.rank == 0
+    if state.step == 0 and chief:
         save_checkpoint(run.checkpoint, state)
     with torch.random.fork_rng(devices=devices):
         while state.step < plan.steps:
             began = time.perf_counter()
             # Layers with random numbers of their own (dropout) are keyed by the step as well.
-            torch.manual_seed(stream_seed(plan.seed, LAYERS, state.step))
+            torch.manual_seed(stream_seed(plan.seed, LAYERS, state.step, group.rank))
             rate = plan.rate(state.step)
-            for group in state.optimizer.param_groups:
-                group["lr"] = rate
+            for parameters in state.optimizer.param_groups:
+                parameters["lr"] = rate
             state.optimizer.zero_grad(set_to_none=True)
             outputs = []
             for rows, seed in plan.batches(state.step):
@@ -196,6 +212,7 @@ def train(step: Step, state: TrainingState, plan: Plan, run: Run, monitor: Monit
 
             due = (state.step + 1) % plan.log_every == 0 or state.step + 1 == plan.steps
             readings = outputs[-1].readings() if due else {}
+            average_gradients(state.parameters(), group)
             norm = _clip(state, plan.gradient_clip)
             overflow = not math.isfinite(norm)
             if overflow and (
@@ -212,11 +229,11 @@ def train(step: Step, state: TrainingState, plan: Plan, run: Run, monitor: Monit
             elapsed = time.perf_counter() - began
             state.seconds += elapsed
             monitor.advance(elapsed, plan.batch_size * plan.accumulate_steps)
-            if due:
+            if due and chief:
                 epoch = state.step / plan.steps_per_epoch
                 fixed = {"learning_rate": rate, "grad_norm": norm}
                 monitor.log({"step": state.step, "epoch": epoch, "loss": loss, **readings, **fixed})
-            if state.step % plan.checkpoint_every == 0 or state.step == plan.steps:
+            if chief and (state.step % plan.checkpoint_every == 0 or state.step == plan.steps):
                 save_checkpoint(run.checkpoint, state)
 
 

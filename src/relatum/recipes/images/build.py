@@ -12,8 +12,9 @@ from torch import nn
 from ...base import Critic
 from ...critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
 from ...data import Splits, load_splits
+from ...distributed import ALONE, Group
 from ...losses import ContrastiveLoss
-from ...models import Encoder, ProjectionHead, build_encoder
+from ...models import Encoder, ProjectionHead, build_encoder, group_normalized, synchronized
 from ...objectives import OBJECTIVES
 from ...runs import Run, RunError
 from ...settings import from_yaml
@@ -57,8 +58,13 @@ class Networks(NamedTuple):
     loss: ContrastiveLoss
 
 
-def build_networks(settings: TrainImages) -> Networks:
-    """New networks of a run, with the weights that its seed gives; settings must be resolved."""
+def build_networks(settings: TrainImages, group: Group = ALONE) -> Networks:
+    """New networks of a run, with the weights that its seed gives; settings must be resolved.
+
+    Args:
+        settings: Of the run.
+        group: The processes that share its batches.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         encoder = build_encoder(settings.encoder, image_size=stored_size(settings))
@@ -69,9 +75,14 @@ def build_networks(settings: TrainImages) -> Networks:
         critic = CRITICS[cast(str, settings.critic)](
             settings.projection_dim, settings.temperature or 1.0, settings.learn_temperature
         )
+    for network in (encoder, head):
+        if settings.normalization == "sync":
+            synchronized(network, group)
+        elif settings.normalization == "group":
+            group_normalized(network)
     objective = OBJECTIVES[settings.objective](**objective_parameters(settings))
     scorer = cast(Critic, critic)  # nn.Module's attributes have no types of their own
-    loss = ContrastiveLoss(objective, scorer, settings.pairing, settings.block_size)
+    loss = ContrastiveLoss(objective, scorer, settings.pairing, settings.block_size, group)
     return Networks(encoder, head, loss)
 
 

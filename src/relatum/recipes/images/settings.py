@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import torch
 
+from ...base import MomentObjective
 from ...data import POLICIES
 from ...models import ENCODERS
 from ...objectives import OBJECTIVES
@@ -112,6 +113,11 @@ class TrainImages:
     encoder: str = choice("conv-small", ENCODERS)
     """The network whose output is the representation."""
 
+    normalization: str = choice("batch", ("batch", "sync", "group"))
+    """batch = each process normalises over its (micro-)batch; sync = over those of all processes;
+    group = over groups of channels of each image, which neither batch, micro-batch nor processes
+    change."""
+
     projection_dim: int = 128
     """Width of the embedding that the critic sees; the projection head is dropped after training.
     """
@@ -127,12 +133,21 @@ class TrainImages:
     images of at most 64 pixels, simclr for larger ones."""
 
     batch_size: int = 256
-    """Images of a batch: they are contrasted with each other, so this changes the task."""
+    """Images of a batch, on all processes together: they are contrasted with each other, so this
+    changes the task."""
 
     micro_batch_size: int | None = None
-    """Images that go through the networks at a time: the exact gradient of the whole batch in the
-    memory of a micro-batch, for one extra forward pass. Batch normalisation sees the micro-batch.
-    Default: the whole batch."""
+    """Images that go through the networks at a time, on each process: the exact gradient of the
+    whole batch in the memory of a micro-batch, for one extra forward pass. Batch normalisation
+    sees the micro-batch; --normalization group avoids that. Default: the whole batch."""
+
+    moments_only: bool = False
+    """rpc and chi2: keep only sums over micro-batches, so that not even the embeddings of the
+    batch are held. The same loss and gradient. Readings are those of the last micro-batch."""
+
+    moment_decay: float = 0.0
+    """rpc and chi2: share of past steps in the moments of the negatives, in [0, 1). Less noise from
+    small batches, some bias from past parameters. 0 = this batch alone."""
 
     epochs: float = 20.0
     """Passes over the training images. Each drops the last, incomplete batch of its own order."""
@@ -213,6 +228,8 @@ class TrainImages:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ValueError(f"{name} must be at least 0, got {value}")
+        if not 0 <= self.moment_decay < 1:
+            raise ValueError(f"moment_decay must be in [0, 1), got {self.moment_decay}")
         if self.batch_size < 2:
             raise ValueError("batch_size must be at least 2: one image has no negatives")
         if not 0 < self.test_fraction < 1:
@@ -336,6 +353,7 @@ def _check_together(settings: TrainImages, rows: int) -> None:
             f"micro_batch_size {settings.micro_batch_size} is larger than batch_size "
             f"{settings.batch_size}"
         )
+    _check_moments(settings)
     if settings.queue_size and settings.pairing != "in_batch":
         raise ValueError(
             f"a queue replaces the negatives of pairing in_batch, got pairing {settings.pairing!r}"
@@ -345,8 +363,21 @@ def _check_together(settings: TrainImages, rows: int) -> None:
             f"queue_size {settings.queue_size} is smaller than batch_size {settings.batch_size}; "
             "the batch alone would give more negatives"
         )
-    if settings.queue_size > rows:
+    if settings.queue_size >= rows:
         raise ValueError(
-            f"queue_size {settings.queue_size} is larger than the training set ({rows} images): "
-            "the queue would hold older copies of the same images"
+            f"queue_size {settings.queue_size} is not smaller than the training set ({rows} "
+            "images): the queue would hold older copies of the same images"
         )
+
+
+def _check_moments(settings: TrainImages) -> None:
+    """Raises ValueError where sums over micro-batches do not say enough."""
+    asked = "moments_only" if settings.moments_only else "moment_decay"
+    if not settings.moments_only and not settings.moment_decay:
+        return
+    if not isinstance(OBJECTIVES[settings.objective](), MomentObjective):
+        raise ValueError(f"{asked} belongs to rpc and chi2; {settings.objective} needs every score")
+    if settings.critic == "joint":
+        raise ValueError(f"{asked} needs a critic that is an inner product; joint is not")
+    if settings.queue_size:
+        raise ValueError(f"{asked} and a queue exclude each other: leave one out")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -16,7 +18,10 @@ from torch.utils.checkpoint import checkpoint
 from ...base import CrossEntropyObjective, InformationObjective, Scores
 from ...data import Augmentation, Draws
 from ...diagnostics import alignment, effective_rank, uniformity
+from ...distributed import Group
 from ...losses import gradient_penalty
+from ...models import average_running_statistics
+from ...scores import MovingMoments, Statistics
 from ...training import EmbeddingBank, StepOutput
 from .build import Networks
 
@@ -31,14 +36,19 @@ class ContrastiveStep:
     bank, its rows are the negatives (own images excluded by id) and the second views enter it after
     the update; in the first step, when the bank is empty, the batch's own negatives serve.
 
+    On several processes each takes its share of the rows, with the views that one process would
+    draw for them.
+
     Attributes:
-        networks: Encoder, head and loss.
+        networks: Encoder, head and loss; the loss knows the processes.
         images: All training images, on the networks' device.
         augmentation: Draws the views.
         bank: Past embeddings that serve as negatives, or None.
         penalty: Weight of WPC's gradient penalty, or None.
-        micro_batch_size: Images that go through the networks at a time; None for all.
+        micro_batch_size: Images that go through the networks of a process at a time; None for all.
         autocast: 16-bit type inside the networks, or None.
+        moments_only: Whether only sums over micro-batches are kept, and no embeddings.
+        past: Moments of earlier steps that count as well, or None.
     """
 
     networks: Networks
@@ -48,67 +58,115 @@ class ContrastiveStep:
     penalty: float | None = None
     micro_batch_size: int | None = None
     autocast: torch.dtype | None = None
+    moments_only: bool = False
+    past: MovingMoments | None = None
+
+    @property
+    def group(self) -> Group:
+        """The processes that share a batch."""
+        return self.networks.loss.group
 
     def __call__(self, rows: Int64[Tensor, " n"], seed: int) -> StepOutput:
         """The loss of these rows, its views drawn from `seed`."""
         generator = torch.Generator().manual_seed(seed)
         rows = rows.to(self.images.device)
-        images = self.images[rows]
         draws = [self.augmentation.draw(len(rows), generator) for _ in range(2)]
-        x, y = self._embed(images, draws)
-        scores = self.networks.loss.scores(x, y, **self._given(rows))
-        loss = self.networks.loss.from_scores(scores)
+        own = _share(len(rows), self.group)
+        images, mine = self.images[rows[own]], [each[own] for each in draws]
+        parts = self._parts(len(rows), len(images))
+        contrast = self._from_moments if self.moments_only or self.past else self._from_scores
+        seen = contrast(images, mine, parts, rows[own])
+        loss = seen.loss
         extra: dict[str, float | None] = {}
         if self.penalty:
-            first, second = (self.augmentation.apply(images, each) for each in draws)
-            excess = self._excess(first, second, generator)
+            excess = self._excess(rows, draws, own, generator)
             extra["gradient_penalty"] = float(excess.detach())
             loss = loss + self.penalty * excess
 
         def finish() -> None:
             if self.bank is not None:
-                self.bank.push(y, rows)
+                self.bank.push(self.group.gather(seen.y.detach()), rows)
+            if self.past is not None and seen.statistics is not None:
+                self.past.update(seen.statistics, self.group)
             temperature = getattr(self.networks.loss.critic, "temperature", None)
             if temperature is not None:
                 temperature.cap_()
+            for network in (self.networks.encoder, self.networks.head):
+                average_running_statistics(network, self.group)
 
         return StepOutput(
             loss,
-            terms=lambda: {**_terms(scores), **extra},
-            readings=lambda: {**self._readings(scores, x, y), **extra},
+            terms=lambda: {**_terms(seen.scores()), **extra},
+            readings=lambda: {**self._readings(seen), **extra},
             finish=finish,
         )
 
-    def _embed(self, images: Tensor, draws: Sequence[Draws]) -> tuple[Tensor, Tensor]:
-        """The embeddings of two views of each image, in float32.
+    def _from_scores(
+        self, images: Tensor, draws: list[Draws], parts: list[slice], rows: Tensor
+    ) -> _Seen:
+        """The loss with all embeddings held.
 
-        In micro-batches, each is augmented and encoded again in the backward pass, with the same
-        draws and the same dropout: one extra forward pass, the memory of a micro-batch, and exactly
-        the gradient of the whole batch. Only batch normalisation sees the micro-batch instead.
+        Micro-batches are augmented and encoded again in the backward pass, with the same draws and
+        the same dropout: one extra forward pass, the memory of a micro-batch, and exactly the
+        gradient of the whole batch. Only batch normalisation sees the micro-batch instead.
         """
-        size = self.micro_batch_size
-        if size is None or size >= len(images):
+        pairs = [self._again(self._encode, images, draws, part, len(parts)) for part in parts]
+        x, y = (torch.cat(side) for side in zip(*pairs, strict=True))
+        scores = self.networks.loss.scores(x, y, **self._given(rows))
+        return _Seen(self.networks.loss.from_scores(scores), x, y, lambda: scores)
+
+    def _from_moments(
+        self, images: Tensor, draws: list[Draws], parts: list[slice], rows: Tensor
+    ) -> _Seen:
+        """The loss with sums over micro-batches held and no embeddings but the last ones."""
+        last: list[Tensor] = []
+
+        def statistics(images: Tensor, *draws: Draws) -> Statistics:
             x, y = self._encode(images, *draws)
-        else:
-            parts = [
-                checkpoint(
-                    self._encode,
-                    images[start : start + size],
-                    *(each[start : start + size] for each in draws),
-                    use_reentrant=False,
-                    context_fn=lambda: (nullcontext(), _running_statistics_kept(self.networks)),
-                )
-                for start in range(0, len(images), size)
-            ]
-            x, y = (torch.cat(side) for side in zip(*parts, strict=True))
-        return x, y
+            last[:] = [x.detach(), y.detach()]
+            return self.networks.loss.statistics(x, y)
+
+        found = [self._again(statistics, images, draws, part, len(parts)) for part in parts]
+        total = reduce(Statistics.plus, found)
+        loss = self.networks.loss.from_statistics(total, self.past)
+        x, y = last
+        return _Seen(loss, x, y, lambda: self.networks.loss.scores(x, y), total)
+
+    def _again(
+        self,
+        function: Callable[..., Any],
+        images: Tensor,
+        draws: list[Draws],
+        part: slice,
+        parts: int,
+    ) -> Any:
+        """The function of a part of the images, computed again in the backward pass."""
+        arguments = [images[part], *(each[part] for each in draws)]
+        if parts == 1:
+            return function(*arguments)
+        return checkpoint(
+            function,
+            *arguments,
+            use_reentrant=False,
+            context_fn=lambda: (nullcontext(), _running_statistics_kept(self.networks)),
+        )
+
+    def _parts(self, rows: int, own: int) -> list[slice]:
+        """The micro-batches of this process, as even as can be.
+
+        Their number is the same on every process, since layers may have sums over processes.
+        """
+        largest = -(-rows // self.group.size)
+        count = 1 if self.micro_batch_size is None else -(-largest // self.micro_batch_size)
+        bounds = [own * i // count for i in range(count + 1)]
+        return [slice(a, b) for a, b in pairwise(bounds)]
 
     def _encode(self, images: Tensor, first: Draws, second: Draws) -> tuple[Tensor, Tensor]:
         device = self.images.device.type
         views = torch.cat([self.augmentation.apply(images, draws) for draws in (first, second)])
         with torch.autocast(device, self.autocast) if self.autocast else nullcontext():
             z = self.networks.head(self.networks.encoder(views))
-        x, y = z.float().chunk(2)
+        x, y = (z.float() if z.dtype.itemsize < 4 else z).chunk(2)
         return x, y
 
     def _given(self, rows: Tensor) -> dict[str, Tensor]:
@@ -119,18 +177,24 @@ class ContrastiveStep:
             return {}
         return {"ids": rows, "negatives": past.embeddings, "negative_ids": past.ids}
 
-    def _excess(self, first: Tensor, second: Tensor, generator: torch.Generator) -> Tensor:
+    def _excess(
+        self, rows: Tensor, draws: Sequence[Draws], own: slice, generator: torch.Generator
+    ) -> Tensor:
         """WPC's penalty on the views and on interpolates between images.
 
-        Both views of a pair are mixed with the same other image in the same proportion, so an
-        interpolate is a pair again. Batch normalisation uses its running statistics here: with the
-        batch's own, the score of one pair would depend on all images.
+        Both views of a pair are mixed with the same other image of the whole batch in the same
+        proportion, so an interpolate is a pair again. Batch normalisation uses its running
+        statistics here: with the batch's own, the score of one pair would depend on all images.
         """
-        n, device = len(first), first.device
-        other = torch.randperm(n, generator=generator).to(device)
-        share = torch.rand(n, 1, 1, 1, generator=generator).to(device)
-        x = torch.cat([first, torch.lerp(first, first[other], share)])
-        y = torch.cat([second, torch.lerp(second, second[other], share)])
+        n, device = len(rows), self.images.device
+        other = torch.randperm(n, generator=generator)[own]
+        share = torch.rand(n, 1, 1, 1, generator=generator)[own].to(device)
+        images, others = self.images[rows[own]], self.images[rows[other.to(device)]]
+
+        def pair(draws: Draws) -> Tensor:
+            view = self.augmentation.apply(images, draws[own])
+            mixed = torch.lerp(view, self.augmentation.apply(others, draws[other]), share.to(view))
+            return torch.cat([view, mixed])
 
         def score(x: Tensor, y: Tensor) -> Tensor:
             z = self.networks.head(self.networks.encoder(torch.cat([x, y])))
@@ -138,10 +202,13 @@ class ContrastiveStep:
             return scores
 
         with _evaluation(self.networks.encoder, self.networks.head):
-            return gradient_penalty(score, x, y)
+            mine = gradient_penalty(score, pair(draws[0]), pair(draws[1]))
+        return self.group.sum(mine * len(images)) / n
 
     @torch.no_grad()
-    def _readings(self, scores: Scores, x: Tensor, y: Tensor) -> dict[str, float | None]:
+    def _readings(self, seen: _Seen) -> dict[str, float | None]:
+        scores = seen.scores()
+        x, y = self.group.gather(seen.x), self.group.gather(seen.y)
         objective, negatives = self.networks.loss.objective, scores.negatives
         mi = ceiling = accuracy = None
         if isinstance(objective, InformationObjective):
@@ -150,11 +217,9 @@ class ContrastiveStep:
             # batch with such a positive has no reading.
             mi = reading if math.isfinite(reading) else None
         if isinstance(objective, CrossEntropyObjective):
-            ceiling = float(torch.log1p(negatives.counts.double()).mean())
-        contrasted = negatives.counts > 0
-        if bool(contrasted.any()):
-            wins = (scores.positives > negatives.max())[contrasted]
-            accuracy = float(wins.double().mean())
+            ceiling = float(scores.average(torch.log1p(negatives.counts.double())))
+        wins = (scores.positives > negatives.max()).double()
+        accuracy = float(scores.average_contrasted(wins))
         temperature = getattr(self.networks.loss.critic, "temperature", None)
         return {
             "mi": mi,
@@ -167,12 +232,36 @@ class ContrastiveStep:
         }
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """What a batch of this process came to.
+
+    Attributes:
+        loss: Of the whole batch.
+        x: Embeddings of first views: all, or those of the last micro-batch.
+        y: The same of second views.
+        scores: Makes their scores.
+        statistics: Sums over this process's pairs, where the loss was made of them.
+    """
+
+    loss: Tensor
+    x: Tensor
+    y: Tensor
+    scores: Callable[[], Scores]
+    statistics: Statistics | None = None
+
+
+def _share(rows: int, group: Group) -> slice:
+    """The rows of a batch that belong to this process: consecutive, as even as can be."""
+    return slice(rows * group.rank // group.size, rows * (group.rank + 1) // group.size)
+
+
 @torch.no_grad()
 def _terms(scores: Scores) -> dict[str, float | None]:
     """What an objective is made of, for the message about a loss that is not finite."""
     mean, mean_square = scores.negatives.moments()
     return {
-        "mean positive score": float(scores.positives.mean()),
+        "mean positive score": float(scores.average(scores.positives)),
         "mean negative score": float(mean),
         "mean squared negative score": float(mean_square),
         "largest log-sum-exp": float(scores.negatives.logsumexp().max()),

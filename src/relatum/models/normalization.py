@@ -1,0 +1,140 @@
+"""What batch normalisation normalises over: one batch, the batches of all processes, or none.
+
+Batch normalisation ties the rows of a batch together, so a network's output, unlike a loss, changes
+when a batch is divided among processes or into micro-batches. These two conversions undo that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import final
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ..distributed import Group
+
+__all__ = [
+    "SynchronizedBatchNorm",
+    "average_running_statistics",
+    "group_normalized",
+    "synchronized",
+]
+
+
+@final
+class SynchronizedBatchNorm(_BatchNorm):
+    r"""Batch normalisation over the rows of all processes; on any device and backend.
+
+    .. math:: \hat x = w \, (x - \mu) / \sqrt{\sigma^2 + \epsilon} + b
+
+    with mean and (biased) variance over all rows, and all positions, of all processes: two sums
+    over processes of one number a channel, forward and again backward. torch's own SyncBatchNorm
+    needs a GPU. Parameters and buffers are those of the layer that it replaces.
+
+    Args:
+        layer: The layer to replace.
+        group: The processes.
+    """
+
+    def __init__(self, layer: _BatchNorm, group: Group) -> None:
+        super().__init__(
+            layer.num_features, layer.eps, layer.momentum, layer.affine, layer.track_running_stats
+        )
+        self.weight, self.bias = layer.weight, layer.bias
+        self.running_mean, self.running_var = layer.running_mean, layer.running_var
+        self.num_batches_tracked = layer.num_batches_tracked
+        self.group = group
+        self.train(layer.training)
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        """Any number of positions: this stands for 1d, 2d and 3d layers."""
+
+    def forward(self, input: Float[Tensor, "n c *positions"]) -> Float[Tensor, "n c *positions"]:
+        """The normalised batch; in evaluation mode by the running statistics, as always."""
+        if not self.training:
+            return super().forward(input)
+        x = input.float() if input.dtype.itemsize < 4 else input
+        axes = [0, *range(2, x.ndim)]
+        shape = [1, -1, *[1] * (x.ndim - 2)]
+        here = x.new_full((1,), x.numel() / x.shape[1])
+        sums = self.group.sum(torch.cat([x.sum(axes), here]))
+        mean, count = sums[:-1] / sums[-1], sums[-1].detach()
+        centred = x - mean.view(shape)
+        # Squares of centred values: E x² − (E x)² would cancel where the mean is large.
+        variance = self.group.sum(centred.square().sum(axes)) / count
+        self._track(mean.detach(), variance.detach() * count / (count - 1))
+        out = centred * (variance + self.eps).rsqrt().view(shape)
+        if self.weight is not None:
+            out = out * self.weight.view(shape)
+        if self.bias is not None:
+            out = out + self.bias.view(shape)
+        return out.to(input.dtype)
+
+    @torch.no_grad()
+    def _track(self, mean: Tensor, variance: Tensor) -> None:
+        if self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        share = self.momentum
+        if share is None:  # the plain average over all batches
+            share = 1 / float(self.num_batches_tracked)
+        self.running_mean.lerp_(mean.to(self.running_mean), share)
+        self.running_var.lerp_(variance.to(self.running_var), share)
+
+
+def synchronized(network: nn.Module, group: Group) -> None:
+    """Replaces every batch normalisation by one over the rows of all processes, in place."""
+    _replace(network, lambda layer: SynchronizedBatchNorm(layer, group))
+
+
+def group_normalized(network: nn.Module) -> None:
+    """Replaces every batch normalisation by group normalisation, in place.
+
+    Each image is normalised over groups of at least 8 channels, at most 32 groups: no row depends
+    on another, so micro-batches and processes change nothing at all. Scale and offset stay as they
+    start; a layer without offset has none.
+
+    References:
+        Group Normalization (Wu & He, 2018). https://arxiv.org/abs/1803.08494
+    """
+    _replace(network, _group_norm)
+
+
+def _group_norm(layer: _BatchNorm) -> nn.GroupNorm:
+    channels = layer.num_features
+    groups = math.gcd(max(1, channels // 8), 32)
+    while channels % groups:
+        groups //= 2
+    new = nn.GroupNorm(groups, channels, eps=layer.eps)
+    new.weight = layer.weight
+    new.register_parameter("bias", layer.bias)
+    return new
+
+
+def _replace(network: nn.Module, by: Callable[[_BatchNorm], nn.Module]) -> None:
+    for module in list(network.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, _BatchNorm):
+                setattr(module, name, by(child))
+
+
+@torch.no_grad()
+def average_running_statistics(network: nn.Module, group: Group) -> None:
+    """Gives all processes the mean of their running means and variances."""
+    buffers = [
+        buffer
+        for module in network.modules()
+        if isinstance(module, _BatchNorm)
+        for buffer in (module.running_mean, module.running_var)
+        if buffer is not None
+    ]
+    if group.size == 1 or not buffers:
+        return
+    flat = group.sum(torch.cat(buffers)) / group.size
+    for buffer, mean in zip(buffers, torch.split(flat, [len(b) for b in buffers]), strict=True):
+        buffer.copy_(mean)
