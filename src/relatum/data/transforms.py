@@ -8,6 +8,7 @@ torchvision's of the same name with the same parameter.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int64
 from torch import Tensor
 
@@ -95,22 +96,25 @@ def jitter_arrangement(order: Int64[Tensor, "n 4"]) -> Int64[Tensor, " n"] | Non
     Images are sorted by the number of operations before their hue turn, falling; those without any
     operation come last. None: no image has an operation.
     """
-    idle = (order == NOTHING).all(dim=1)
+    nothing = order == NOTHING
+    idle = nothing.all(dim=1)
     if bool(idle.all()):
         return None
-    count = (_around_hue(order)[0] != NOTHING).sum(dim=1)
+    count = (~(nothing | _from_hue_on(order))).sum(dim=1)
     return torch.where(idle, -1, count).argsort(descending=True, stable=True)
+
+
+def _from_hue_on(order: Int64[Tensor, "n 4"]) -> Tensor:
+    return (order == HUE).cumsum(dim=1) > 0
 
 
 def _around_hue(order: Int64[Tensor, "n 4"]) -> tuple[Tensor, Tensor, Tensor]:
     """Codes before the hue turn, codes after it (both left-aligned), and whether it happens."""
-    is_hue = order == HUE
-    turned = is_hue.any(dim=1)
-    passed = is_hue.cumsum(dim=1) > 0
+    passed = _from_hue_on(order)
     before = torch.where(passed, NOTHING, order)
-    after = torch.where(passed & ~is_hue, order, NOTHING)
-    after = after.gather(1, (after == NOTHING).long().argsort(dim=1, stable=True))
-    return before, after, turned
+    following = (~passed).sum(dim=1, keepdim=True) + torch.arange(1, 4)
+    after = F.pad(order, (0, 4), value=NOTHING).gather(1, following)
+    return before, after, passed[:, 3]
 
 
 def colour_jitter_(
@@ -128,19 +132,19 @@ def colour_jitter_(
         factors: Column i belongs to code i: three factors and the hue shift.
     """
     before, after, turned = _around_hue(order)
-    codes = torch.cat([before[:, :3], after[:, :3]], dim=1)
+    codes = torch.cat([before, after], dim=1)
     factors = torch.cat([factors, torch.ones(len(factors), 1)], dim=1)
     weights = [factors.gather(1, codes), codes == SATURATION, codes == CONTRAST]
     blends = torch.stack([each.to(x.dtype) for each in weights]).to(x.device)
     runs = [_run(column != NOTHING) for column in codes.unbind(1)]
-    for step, (start, end) in enumerate(runs[:3]):
+    for step, (start, end) in enumerate(runs[:4]):
         if end > start:
             blend_(x[start:end], *blends[:, start:end, step])
     start, end = _run(turned)
     if end > start:
         shift = torch.where(turned, factors[:, HUE], 0.0)[start:end]
         adjust_hue_(x[start:end], shift.to(x.device, x.dtype))
-    for step, (start, end) in enumerate(runs[3:], start=3):
+    for step, (start, end) in enumerate(runs[4:], start=4):
         if end > start:
             blend_(x[start:end], *blends[:, start:end, step])
     return x
