@@ -8,10 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from torchvision.transforms import RandomResizedCrop
+from torchvision.transforms import RandomResizedCrop, v2
 from torchvision.transforms.v2 import functional as tv
 
-from relatum.data import POLICIES, Augmentation, Draws
+from relatum.data import POLICIES, Augmentation, Draws, augment, resampling
 from relatum.data.transforms import BRIGHTNESS, CONTRAST, HUE, NOTHING, SATURATION
 
 SIZE = 20
@@ -133,12 +133,12 @@ def test_crop_is_torchvisions_bicubic_antialiased_crop(side, size):
     assert not draws.flip.all()
 
 
-@pytest.mark.parametrize("size", [30, 64])
+@pytest.mark.parametrize("size", [30, 50, 64])
 def test_blur_is_torchvisions_with_simclrs_kernel(size):
     sigma = torch.tensor([0.1, 0.5, 1.0, 2.0, 0.0])
     x = images(5, size)
     got = POLICIES["none"](size).apply(x, same(5, size, sigma=sigma))
-    kernel = {30: 3, 64: 7}[size]
+    kernel = {30: 3, 50: 5, 64: 7}[size]
     for i, value in enumerate(sigma.tolist()):
         blurred = tv.gaussian_blur(x[i] / 255, [kernel] * 2, [value] * 2) if value else x[i] / 255
         torch.testing.assert_close(got[i], blurred, **CLOSE)
@@ -226,6 +226,28 @@ def test_slices_of_the_draws_give_slices_of_the_views(name):
     some = torch.tensor([4, 28, 4])
     torch.testing.assert_close(policy.apply(x[some], draws[some]), whole[some], **CLOSE)
     assert len(draws[2:9]) == 7
+
+
+def test_pieces_of_a_large_batch_give_the_views_of_the_whole(monkeypatch):
+    policy, x = POLICIES["simclr"](24), images(70, 24)
+    draws = policy.draw(70, generator(5))
+    whole = policy.apply(x, draws)
+    monkeypatch.setattr(augment, "_CACHED", 3 * 24**2 * 8 // torch.get_num_threads())
+    torch.testing.assert_close(policy.apply(x, draws), whole, **CLOSE)
+
+
+def test_stored_and_fresh_crop_matrices_are_the_same(monkeypatch):
+    """Fresh ones serve large images on GPUs only, so nothing else here sees them."""
+    boxes = Augmentation(20).draw(30, generator(2)).boxes
+    flip = torch.arange(30) % 2 == 0
+    windows = (boxes[:, 0], boxes[:, 2], flip, 20, 16, torch.float32)
+    for on_left in (True, False):
+        matrices, row = resampling._matrices(*windows, on_left=on_left)
+        with monkeypatch.context() as patch:
+            patch.setattr(resampling, "_TABLE_ENTRIES", 0)
+            fresh, own = resampling._matrices(*windows, on_left=on_left)
+        assert len(fresh) == 30 < len(matrices)
+        torch.testing.assert_close(matrices[row], fresh[own], **CLOSE)
 
 
 def fields(draws):
@@ -339,6 +361,79 @@ def test_digits_are_not_mirrored():
     assert (
         stats.kstest(draws.angle.numpy(), stats.uniform(-np.pi / 12, np.pi / 6).cdf).pvalue > 1e-3
     )
+
+
+# --- whole views
+
+
+def torchvisions(policy):
+    """The policy in torchvision's classes, on floats; the crop's overshoot is clipped, as ours."""
+    bicubic = v2.InterpolationMode.BICUBIC
+    jitter = v2.ColorJitter(policy.brightness, policy.contrast, policy.saturation, policy.hue)
+    blur = v2.GaussianBlur(2 * (policy.size // 10 // 2) + 1, policy.blur_sigma)
+    return v2.Compose(
+        [
+            v2.RandomResizedCrop(policy.size, policy.crop_area, policy.crop_aspect, bicubic),
+            v2.Lambda(lambda x: x.clamp(0, 1)),
+            v2.RandomHorizontalFlip(policy.flip),
+            v2.RandomApply([jitter], policy.jitter_probability),
+            v2.RandomGrayscale(policy.greyscale),
+            v2.RandomApply([blur], policy.blur),
+        ]
+    )
+
+
+def summaries(x):
+    """Numbers that sum up each view; noise breaks the ties of crops that repeat."""
+    left, right = x.mean(dim=(1, 2)).chunk(2, dim=1)
+    numbers = {
+        "level": x.mean(dim=(1, 2, 3)),
+        "red": x[:, 0].mean(dim=(1, 2)),
+        "contrast": x.flatten(1).std(dim=1),
+        "saturation": (x.amax(1) - x.amin(1)).mean(dim=(1, 2)),
+        "gradient": x.diff(dim=3).square().mean(dim=(1, 2, 3)).sqrt(),
+        "right minus left": (right - left).mean(dim=1),
+    }
+    noise = np.random.default_rng(9)
+    return {k: v.numpy() + 1e-5 * noise.standard_normal(len(v)) for k, v in numbers.items()}
+
+
+N_VIEWS = 1500
+WRONG = {
+    "level": {"brightness": 0.2},
+    "red": {"hue": 0.4},
+    "contrast": {"crop_area": (0.9, 1.0)},
+    "saturation": {"greyscale": 0.0},
+    "gradient": {"blur": 0.0},
+    "right minus left": {"flip": 0.0},
+}
+
+
+@pytest.fixture(scope="module")
+def their_views():
+    # Red above all, brighter to the right, with fine detail: what each operation changes.
+    x = 0.5 + 0.5 * images(1, 30, 3) / 255
+    x *= torch.linspace(0.3, 1, 30) * torch.tensor([1.0, 0.5, 0.2]).view(3, 1, 1)
+    torch.manual_seed(5)
+    transform = torchvisions(POLICIES["simclr"](30))
+    return x, summaries(torch.stack([transform(x[0]) for _ in range(N_VIEWS)]))
+
+
+def test_whole_views_are_distributed_as_torchvisions(their_views):
+    x, theirs = their_views
+    views = POLICIES["simclr"](30)(x.expand(N_VIEWS, -1, -1, -1), generator(6))
+    for name, values in summaries(views).items():
+        p = stats.ks_2samp(values, theirs[name]).pvalue
+        assert p > 1e-3 / len(theirs), (name, p)
+
+
+@pytest.mark.parametrize("name", list(WRONG))
+def test_a_wrong_policy_is_seen_in_whole_views(their_views, name):
+    """Each summary can fail the test above."""
+    x, theirs = their_views
+    policy = dataclasses.replace(POLICIES["simclr"](30), **WRONG[name])
+    values = summaries(policy(x.expand(N_VIEWS, -1, -1, -1), generator(6)))[name]
+    assert stats.ks_2samp(values, theirs[name]).pvalue < 1e-3 / len(theirs)
 
 
 # --- messages

@@ -8,6 +8,7 @@ replayed and sliced: applying slices gives the slices of applying the whole.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
@@ -15,12 +16,13 @@ import torch
 from jaxtyping import Bool, Float, Int64, UInt8
 from torch import Tensor
 
-from . import transforms
+from . import resampling, transforms
 
 __all__ = ["POLICIES", "Augmentation", "Draws"]
 
 _TRIES = 10  # candidate crops before the fallback, as in torchvision
 _NUMBERS = 38  # uniform numbers an image uses, whatever the policy
+_CACHED = 2**20  # numbers of views in work at a time per thread: 4 MB, reused and near
 
 
 @dataclass(frozen=True)
@@ -209,13 +211,31 @@ class Augmentation:
             ValueError: If shape, type or number of the images do not fit.
         """
         self._check(images, draws)
-        arranged = transforms.jitter_arrangement(draws.order)
-        if arranged is None:
+        piece = self._piece(images.device)
+        if len(images) <= piece:
             return self._apply(images, draws)
-        views = self._apply(images.index_select(0, arranged.to(images.device)), draws[arranged])
-        return views.index_select(0, arranged.argsort().to(images.device))
+        dtype = images.dtype if images.is_floating_point() else torch.float32
+        views = images.new_empty(len(images), 3, self.size, self.size, dtype=dtype)
+        for start in range(0, len(images), piece):
+            rows = slice(start, start + piece)
+            views[rows] = self._apply(images[rows], draws[rows])
+        return views
+
+    def _piece(self, device: torch.device) -> int:
+        """Images to work on at a time: on CPU what the caches hold, on a GPU all."""
+        if device.type != "cpu":
+            return sys.maxsize
+        return max(1, _CACHED * torch.get_num_threads() // (3 * self.size**2))
 
     def _apply(self, images: Tensor, draws: Draws) -> Float[Tensor, "n 3 s s"]:
+        arranged = transforms.jitter_arrangement(draws.order)
+        if arranged is None:
+            return self._change(images, draws)
+        where = arranged.to(images.device)
+        views = self._change(images.index_select(0, where), draws[arranged])
+        return views.index_select(0, where.argsort())
+
+    def _change(self, images: Tensor, draws: Draws) -> Float[Tensor, "n 3 s s"]:
         x = self._resample(images, draws)
         transforms.colour_jitter_(x, draws.order, draws.factors)
         grey = draws.greyscale.nonzero().squeeze(1).to(x.device)
@@ -227,7 +247,7 @@ class Augmentation:
         if len(blurred) and kernel > 1:
             where, sigma = blurred.to(x.device), draws.sigma[blurred].to(x.device)
             sharp = x.index_select(0, where)
-            x.index_copy_(0, where, transforms.gaussian_blur(sharp, sigma, kernel))
+            x.index_copy_(0, where, resampling.gaussian_blur(sharp, sigma, kernel))
         return x
 
     def _check(self, images: Tensor, draws: Draws) -> None:
@@ -244,10 +264,10 @@ class Augmentation:
         boxes, flip = draws.boxes.to(images.device), draws.flip.to(images.device)
         if self._moves:
             angle, shift = draws.angle.to(images.device), draws.shift.to(images.device)
-            return transforms.rotate_crop_resize(images, boxes, flip, angle, shift)
+            return resampling.rotate_crop_resize(images, boxes, flip, angle, shift)
         if self.crop_area is None and self.flip == 0 and self._side == self.size:
             return images.clone() if images.is_floating_point() else images.float().div_(255)
-        return transforms.crop_resize(images, boxes, flip, self.size)
+        return resampling.crop_resize(images, boxes, flip, self.size)
 
 
 def _require(holds: bool, name: str, value: object, allowed: str) -> None:
