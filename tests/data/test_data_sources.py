@@ -227,6 +227,9 @@ def test_damaged_archives_are_named(tmp_path):
     packed(tmp_path / "few.npz", range(2), [0, 7], ["x", "y"])
     with pytest.raises(DataError, match=r"label 7 in row 1 .* only 2 class names"):
         split(tmp_path / "few.npz")
+    packed(tmp_path / "twice.npz", range(2), [0, 1], ["x", "x"])
+    with pytest.raises(DataError, match="has two classes named 'x'"):
+        split(tmp_path / "twice.npz")
 
 
 @pytest.mark.parametrize("shape", [(8, 4, 4), (8, 4, 4, 3)])

@@ -83,6 +83,9 @@ def named_labels(
     labels, numbered = class_labels(values, where)
     if names is None:
         return labels, numbered
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise DataError(f"{where} has two classes named {twice!r}; names must differ")
     if labels.max(initial=-1) >= len(names):
         row = int(labels.argmax())
         raise DataError(

@@ -6,8 +6,9 @@ of the same network before training. Labels enter here for the first time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import torch
 from jaxtyping import Float
 from rich.console import Console
 
-from ..data import Splits
+from ..data import ImageTable, Splits
 from ..probes import (
     ProbeResult,
     ProtocolCard,
@@ -123,6 +124,7 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
         shared.splits[data] = load_images(trained)
     splits = shared.splits[data]
     check_same_images(run, splits)
+    _check_labels(splits.train, settings)
     before = parameter_hash(encoder)
     mine = _extract(encoder, splits, settings.device)
     after = parameter_hash(encoder)
@@ -145,6 +147,41 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     run.write_result("neighbours", "neighbours", shown)
     console.print(f"probed {run.path}", highlight=False, markup=False)
     return payload
+
+
+def _check_labels(train: ImageTable, settings: Probe) -> None:
+    """Raises ValueError, before anything is computed, if there are too few labels to probe with."""
+    counts = Counter(train.classes[label] for label in train.labels.tolist() if label >= 0)
+    few = min(counts, key=lambda name: counts[name], default=None)
+    if few is not None and counts[few] < settings.labels_per_class:
+        raise ValueError(
+            f"class {few!r} has {counts[few]} labelled training images, too few for "
+            f"--labels-per-class {settings.labels_per_class}; ask for at most {counts[few]}, or "
+            "for 0 to leave out the probe with few labels"
+        )
+    if 0 < counts.total() < settings.neighbours:
+        raise ValueError(
+            f"there are {counts.total()} labelled training images, too few for --neighbours "
+            f"{settings.neighbours}; ask for at most {counts.total()}"
+        )
+
+
+def _named(
+    features: Float[np.ndarray, "n d"], images: ImageTable
+) -> tuple[Float[np.ndarray, "m d"], list[str]]:
+    """The labelled rows, and their labels by the names that a reader of the result knows."""
+    labelled = (images.labels >= 0).numpy()
+    names = [images.classes[label] for label in images.labels[labelled].tolist()]
+    return features[labelled], names
+
+
+def _unlabelled(splits: Splits) -> tuple[str, ...]:
+    counts = {"train": (splits.train.labels < 0).sum(), "test": (splits.test.labels < 0).sum()}
+    return tuple(
+        f"{count} {part} rows are unlabelled (-1) and were left out"
+        for part, count in counts.items()
+        if count
+    )
 
 
 def _data_key(trained: TrainImages) -> tuple[object, ...]:
@@ -194,7 +231,8 @@ def _results(
     shared: Shared,
 ) -> list[ProbeResult]:
     """All probes of one kind of features; those that another run already needed are reused."""
-    rows = (features.train, splits.train.labels, features.test, splits.test.labels)
+    rows = (*_named(features.train, splits.train), *_named(features.test, splits.test))
+    left_out = _unlabelled(splits)
     few = settings.labels_per_class or None
     jobs: list[tuple[str, int | None, int]] = []
     if few is not None:
@@ -210,6 +248,7 @@ def _results(
                 result = knn_probe(*rows, k=settings.neighbours)
             else:
                 result = class_means_probe(*rows)
+            result = replace(result, warnings=(*left_out, *result.warnings))
             shared.results[(*key, *job)] = result
         found.append(shared.results[(*key, *job)])
     return found
