@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from rich.console import Console
 
+from relatum.data import DataError
 from relatum.probes import parameter_hash
 from relatum.recipes import embed, probe, report, train_images
 from relatum.recipes.images import TrainImages, read_settings, trained_encoder, untrained_encoder
@@ -262,5 +263,57 @@ def test_images_that_have_changed_are_refused(tmp_path):
     probe.main(measure, Console(file=io.StringIO()))
     embed.main(embed.Embed(run=out), Console(file=io.StringIO()))  # skips what the run skipped
     (tmp_path / "data" / "b" / "3.png").unlink()
-    with pytest.raises(RunError, match="was started on other images"):
-        probe.main(measure, Console(file=io.StringIO()))
+    for job, settings in [(probe, measure), (embed, embed.Embed(run=out))]:
+        with pytest.raises(RunError, match="was started on other images"):
+            job.main(settings, QUIET)
+    embed.main(embed.Embed(run=out, data=str(tmp_path / "data")), QUIET)  # these, whatever they are
+
+
+def test_images_that_have_moved(tmp_path, monkeypatch):
+    write_images(tmp_path / "here" / "data", a=12, b=12)
+    monkeypatch.chdir(tmp_path / "here")
+    run = train_on("data", tmp_path / "run")
+    there = probe.main(probe.Probe(runs=[run], **QUICK), QUIET)
+    monkeypatch.chdir(tmp_path)
+    for job, settings in [
+        (probe, probe.Probe(runs=[run], **QUICK)),
+        (embed, embed.Embed(run=run)),
+    ]:
+        with pytest.raises(DataError, match="'data', are not there .* with --data"):
+            job.main(settings, QUIET)
+    moved = probe.Probe(runs=[run], data="here/data", **QUICK)
+    here = probe.main(moved, QUIET)
+    assert [row["accuracy"] for row in here[0]["rows"]] == [
+        row["accuracy"] for row in there[0]["rows"]
+    ]
+    write_images(tmp_path / "other", a=12, c=12)
+    with pytest.raises(RunError, match=r"--data other does not hold the images .*classes"):
+        probe.main(probe.Probe(runs=[run], data="other", **QUICK), QUIET)
+    (run / "data.json").unlink()
+    with pytest.raises(RunError, match=r"has no data\.json, so whether --data here/data"):
+        probe.main(moved, QUIET)
+
+
+def test_embed_leaves_out_bad_files_of_other_data(tmp_path):
+    write_images(tmp_path / "data", a=12, b=12)
+    run = train_on(tmp_path / "data", tmp_path / "run")
+    (tmp_path / "data" / "a" / "bad.png").write_bytes(b"")
+    settings = {"run": run, "data": str(tmp_path / "data")}
+    with pytest.raises(DataError, match="bad.png"):
+        embed.main(embed.Embed(**settings), QUIET)
+    files = embed.main(embed.Embed(**settings, on_bad_file="skip"), QUIET)
+    with np.load(files[0]) as data:
+        assert len(data["ids"]) == 24
+
+
+def test_all_runs_are_looked_at_before_the_first_is_probed(runs, tmp_path):
+    shutil.copytree(runs[0], tmp_path / "a", ignore=shutil.ignore_patterns("results"))
+    shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("checkpoints"))
+    for last, message in [
+        ("b", "b cannot be probed: there is no checkpoint"),
+        ("b/../a", "is given twice"),
+    ]:
+        settings = probe.Probe(runs=[tmp_path / "a", tmp_path / last], map="pca", queries=0)
+        with pytest.raises(RunError, match=message):
+            probe.main(settings, QUIET)
+        assert not (tmp_path / "a" / "results").exists()

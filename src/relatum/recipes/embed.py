@@ -14,11 +14,12 @@ import torch
 from jaxtyping import Float
 from rich.console import Console
 
-from ..data import ImageTable
+from ..data import ImageTable, Splits
 from ..probes import extract_features
 from ..runs import Run, atomic_write
 from ..settings import POSITIONAL, check_choices, choice
-from .images import load_images, read_settings, trained_encoder
+from .images import TrainImages, load_images, read_settings, trained_encoder
+from .inputs import check_run_images, load_run_images
 
 __all__ = ["Embed", "main"]
 
@@ -69,20 +70,14 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
     unlabelled), ``rows`` (numbers in the source) and ``classes``; no pickling is needed to read it.
 
     Raises:
-        RunError: If the run is missing or has no checkpoint.
+        RunError: If the run is missing or has no checkpoint, or if its images have changed and no
+            option says which others to take.
         ValueError: If the data are not readable.
     """
     console = console or Console()
     run = Run.open(settings.run)
     trained = read_settings(run)
-    given = {
-        name: getattr(settings, name)
-        for name in ("data", "test_fraction", "split_seed", "limit")
-        if getattr(settings, name) is not None
-    }
-    if settings.data not in (None, trained.data):
-        given.setdefault("limit", None)
-    splits = load_images(replace(trained, **given))
+    splits = _images(run, trained, settings)
     parts = {"train": splits.train, "test": splits.test}
     if settings.part != "all":
         parts = {settings.part: parts[settings.part]}
@@ -99,6 +94,19 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
     for file in files:
         console.print(f"{len(features)} images, {features.shape[1]} features: {file}", markup=False)
     return files
+
+
+def _images(run: Run, trained: TrainImages, settings: Embed) -> Splits:
+    """The images of the run, checked to be those; or others, where an option says so."""
+    names = ("data", "test_fraction", "split_seed", "limit", "on_bad_file")
+    given = {name: value for name in names if (value := getattr(settings, name)) is not None}
+    if not given:
+        splits = load_run_images(trained, None)
+        check_run_images(run, splits, None)
+        return splits
+    if settings.data not in (None, trained.data):
+        given.setdefault("limit", None)
+    return load_images(replace(trained, **given))
 
 
 def _features(encoder: torch.nn.Module, table: ImageTable, device: str) -> Float[np.ndarray, "n d"]:

@@ -28,10 +28,10 @@ from ..probes import (
     parameter_hash,
     pixel_features,
 )
-from ..runs import Run
+from ..runs import Run, RunError
 from ..settings import POSITIONAL, check_choices, choice
-from .images import TrainImages, load_images, read_settings, trained_encoder, untrained_encoder
-from .images.build import check_same_images
+from .images import TrainImages, read_settings, trained_encoder, untrained_encoder
+from .inputs import check_moved, check_run_images, load_run_images
 from .pictures import embedding_map, neighbours
 from .tables import probe_table
 
@@ -44,6 +44,10 @@ class Probe:
 
     runs: list[Path] = field(metadata=POSITIONAL)
     """Run directories of `relatum train`; runs of one call share the baselines."""
+
+    data: str | None = None
+    """Where the images of the runs lie now, if they have moved; that they are the same images is
+    checked. Default: where they lay in training."""
 
     labels_per_class: int = 10
     """Labels a class for the probe with few labels; 0 leaves it out."""
@@ -102,15 +106,32 @@ def main(settings: Probe, console: Console | None = None) -> list[dict[str, Any]
         The payload of each run's result.
 
     Raises:
-        RunError: If a run is missing or has no checkpoint.
+        RunError: If a run is missing, given twice, has no checkpoint, or saw other images.
         ValueError: If the data do not fit the probe, or an encoder changed while it was probed.
     """
     console = console or Console()
-    runs = [Run.open(path) for path in settings.runs]
+    runs = _runs(settings)
     shared = Shared()
     payloads = [_probe_run(run, settings, shared, console) for run in runs]
     console.print(probe_table(settings.runs))
     return payloads
+
+
+def _runs(settings: Probe) -> list[Run]:
+    """The runs, with all that can be said against them said before work begins."""
+    runs = [Run.open(path) for path in settings.runs]
+    places = [run.path.resolve() for run in runs]
+    for i, run in enumerate(runs):
+        if places[i] in places[:i]:
+            raise RunError(f"{run.path} is given twice; name each run once")
+        read_settings(run)
+        check_moved(run, settings.data)
+        if not run.checkpoint.is_file():
+            raise RunError(
+                f"{run.path} cannot be probed: there is no checkpoint {run.checkpoint}; start "
+                "training, or leave this run out"
+            )
+    return runs
 
 
 def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> dict[str, Any]:
@@ -119,11 +140,11 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     if not (run.path / "results" / "training.json").exists():
         unfinished = f"note: {run.path} has not finished training; its last checkpoint is measured"
         console.print(unfinished, highlight=False, markup=False, soft_wrap=True)
-    data = _data_key(trained)
+    data = _data_key(trained, settings.data)
     if data not in shared.splits:
-        shared.splits[data] = load_images(trained)
+        shared.splits[data] = load_run_images(trained, settings.data)
     splits = shared.splits[data]
-    check_same_images(run, splits)
+    check_run_images(run, splits, settings.data)
     _check_labels(splits.train, settings)
     before = parameter_hash(encoder)
     mine = _extract(encoder, splits, settings.device)
@@ -184,9 +205,9 @@ def _unlabelled(splits: Splits) -> tuple[str, ...]:
     )
 
 
-def _data_key(trained: TrainImages) -> tuple[object, ...]:
+def _data_key(trained: TrainImages, place: str | None) -> tuple[object, ...]:
     return (
-        *(trained.data, trained.image_size, trained.limit, trained.test_fraction),
+        *(place or trained.data, trained.image_size, trained.limit, trained.test_fraction),
         *(trained.split_seed, trained.on_bad_file),
     )
 
