@@ -62,6 +62,9 @@ def test_help_teaches(capsys):
         (["train", "images", "--resume=2"], "--resume must be true or false, got '2'"),
         (["train", "images", "stray"], "unexpected 'stray'"),
         (["train", "images", "--config", "none.yaml"], "cannot read the preset none.yaml"),
+        (["train", "images", "--data", ""], "option --data is empty"),
+        (["train", "images", "--out="], "option --out is empty"),
+        (["probe", ""], "one of the words after relatum probe is empty"),
         (["probe"], "name at least one run directory"),
         (["embed"], "takes one RUN, got 0"),
         (["embed", "a", "b"], "takes one RUN, got 2"),
@@ -143,6 +146,7 @@ def test_presets_are_strict_and_options_win(tmp_path):
         ("objective: rcp\n", "did you mean 'rpc'?"),
         ("- a\n", "expected `key: value` lines"),
         ("a: [\n", "not valid YAML"),
+        ("data: ''\n", "data is empty"),
     ]:
         preset.write_text(text)
         with pytest.raises(cli.UsageError, match=message.replace("?", r"\?")):

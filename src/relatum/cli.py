@@ -217,6 +217,8 @@ def _split(
     queue = list(words)
     while queue:
         word = queue.pop(0)
+        if not word.strip():
+            raise UsageError(f"one of the words after relatum {name} is empty")
         if not word.startswith("-") or word[1:2].isdigit():
             values.append(word)
             continue
@@ -235,6 +237,8 @@ def _split(
             if not queue or queue[0].startswith("--"):
                 raise UsageError(f"option --{option} needs a value")
             value = queue.pop(0)
+        if not value.strip():
+            raise UsageError(f"option --{option} is empty; give it a value, or leave it out")
         if option == "config":
             presets.append(value)
         else:
@@ -280,6 +284,8 @@ def _check_preset(parser: ArgumentParser, settings_class: type, path: Path) -> N
         if key not in names:
             hint = nearest(str(key), names)
             raise UsageError(f"{path}: unknown key {key!r}; did you mean {hint!r}?")
+        if isinstance(value, str) and not value.strip():
+            raise UsageError(f"{path}: {key} is empty; give it a value, or leave it out")
         try:
             # A key without a value is null, which only options with an open default may be.
             if value is None and types.NoneType not in _types(hints[key]):

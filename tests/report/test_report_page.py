@@ -157,7 +157,19 @@ def test_one_run_without_any_result_names_the_commands(tmp_path):
     assert "No map yet for alone" in text
     assert "No neighbours yet for alone" in text
     assert "nothing is known about accuracy" in text
-    assert "Nothing has been logged yet." in text
+    assert "Not started, or stopped at once: nothing has been logged yet." in text
+
+
+def test_runs_that_were_killed_are_listed_as_such(tmp_path):
+    for name in ("early", "midway"):
+        make_run(tmp_path / name, losses=[] if name == "early" else None, training={})
+    (tmp_path / "early" / "environment.json").unlink()
+    text = page_of([tmp_path / "early", tmp_path / "midway"], tmp_path)
+    assert "<b>early</b><br>Not started, or stopped at once" in text
+    assert "<b>midway</b><br>Training has not finished" in text
+    assert "not recorded" in text
+    finished = page_of([make_run(tmp_path / "whole")], tmp_path)
+    assert "not finished" not in finished and "Not started" not in finished
 
 
 def test_runs_with_and_without_a_probe_share_a_page(tmp_path):

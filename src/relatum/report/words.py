@@ -159,13 +159,16 @@ def _run_notes(run: RunRecord) -> list[tuple[str, str]]:
     if run.metrics:
         lines += [*_chance(run), *_rank(run), *_saturated(run)]
     elif not lines:
-        lines = [("warn", "Nothing has been logged yet.")]
+        lines = [("warn", "Not started, or stopped at once: nothing has been logged yet.")]
     warnings = sorted({text for row in run.probe_rows for text in row.warnings})
     lines += [("warn", f"Probe: {text}") for text in warnings]
     lost = sum(not math.isfinite(row.accuracy) for row in run.probe_rows)
     if lost:
         lines.append(("bad", f"Accuracies that are not numbers, left out of the means: {lost}."))
-    return lines or [("good", _reassurance(run))]
+    lines = lines or [("good", _reassurance(run))]
+    if run.metrics and not run.training:
+        lines.append(("warn", "Training has not finished: this is how far it has come."))
+    return lines
 
 
 def _reassurance(run: RunRecord) -> str:
