@@ -97,7 +97,7 @@ def test_four_kinds_of_nothing_have_four_messages(tmp_path):
     with pytest.raises(DataError, match="holds 1 images directly"):
         split(tmp_path / "flat")
     fill(tmp_path / "half", {"a": 3, "b": 0, "c": 3})
-    with pytest.raises(DataError, match=r"half.b holds no images"):
+    with pytest.raises(DataError, match=r"half.b holds no images; add some, or remove the folder"):
         split(tmp_path / "half")
     train, _, _ = split(tmp_path / "half", allow_empty_classes=True)
     assert train.classes == ("a", "b", "c")  # no renumbering

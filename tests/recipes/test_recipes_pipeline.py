@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet
@@ -17,6 +18,7 @@ from relatum.probes import parameter_hash
 from relatum.recipes import embed, probe, report, train_images
 from relatum.recipes.images import TrainImages, read_settings, trained_encoder, untrained_encoder
 from relatum.recipes.pictures import embedding_map, neighbours
+from relatum.recipes.tables import probe_table
 from relatum.runs import Run, RunError
 
 SETTINGS = {
@@ -317,3 +319,35 @@ def test_all_runs_are_looked_at_before_the_first_is_probed(runs, tmp_path):
         with pytest.raises(RunError, match=message):
             probe.main(settings, QUIET)
         assert not (tmp_path / "a" / "results").exists()
+
+
+def test_names_come_through_as_they_are(tmp_path):
+    """Brackets are markup to the terminal's library, :cat: is an emoji, and long lines wrap."""
+    folder = tmp_path / "[red]a[/red] :cat:" / ("long " * 30) / "b[1]"
+    said = Console(file=io.StringIO(), width=40)
+    settings = TrainImages(**{**SETTINGS, "steps": 24, "log_every": 1}, out=folder)
+    train_images.main(settings, said)
+    assert "b[1] step" in said.file.getvalue()
+    bars = Console(file=io.StringIO(), width=200, force_terminal=True)
+    train_images.main(replace(settings, out=folder.with_name("c[d]")), bars)
+    assert "c[d]" in bars.file.getvalue()
+    embed.main(embed.Embed(run=folder, part="test"), said)
+    (folder / "results" / "training.json").unlink()
+    measure = probe.Probe(runs=[folder], draws=1, map="pca", queries=0)
+    probe.main(measure, said)
+    report.main(report.Report(runs=[folder], out=folder / "r.html"), said)
+    lines = said.file.getvalue().splitlines()
+    assert f"359 images, 128 features: {folder}/embeddings/test.npz" in lines
+    assert f"note: {folder} has not finished training; its last checkpoint is measured" in lines
+    assert f"probed {folder}" in lines
+    assert f"report: {folder}/r.html" in lines
+
+
+def test_a_setting_with_brackets_in_the_table(runs, probed, tmp_path):
+    for name in ("x[1]", "x[2]"):
+        shutil.copytree(runs[0], tmp_path / name)
+        config = tmp_path / name / "config.yaml"
+        config.write_text(config.read_text() + f"projection: '[{name}]'\n")
+    said = Console(file=io.StringIO(), width=300)
+    said.print(probe_table([tmp_path / "x[1]", tmp_path / "x[2]"]))
+    assert "RPC, projection [x[1]]" in said.file.getvalue()

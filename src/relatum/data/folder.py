@@ -86,8 +86,8 @@ def list_class_folders(
         files = _images_below(folder, ignored)
         if not files and not allow_empty_classes:
             raise DataError(
-                f"class folder {folder} holds no images; add some, remove the folder, or keep it "
-                f"as an empty class with allow_empty_classes=True"
+                f"class folder {folder} holds no images; add some, or remove the folder (from "
+                "Python, allow_empty_classes=True keeps it as an empty class)"
             )
         items += files
         labels += [(classes or names).index(folder.name)] * len(files)

@@ -92,7 +92,8 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
     atomic_write(files[0], _npz(features, columns, classes))
     atomic_write(files[1], _parquet(features, columns, classes))
     for file in files:
-        console.print(f"{len(features)} images, {features.shape[1]} features: {file}", markup=False)
+        said = f"{len(features)} images, {features.shape[1]} features: {file}"
+        console.out(said, highlight=False)
     return files
 
 

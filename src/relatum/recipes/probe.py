@@ -139,7 +139,7 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     encoder = trained_encoder(run).to(settings.device)
     if not (run.path / "results" / "training.json").exists():
         unfinished = f"note: {run.path} has not finished training; its last checkpoint is measured"
-        console.print(unfinished, highlight=False, markup=False, soft_wrap=True)
+        console.out(unfinished, highlight=False)
     data = _data_key(trained, settings.data)
     if data not in shared.splits:
         shared.splits[data] = load_run_images(trained, settings.data)
@@ -166,7 +166,7 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     run.write_result("map", "embedding-map", layout)
     shown = neighbours(mine.test, splits.test, settings.queries)
     run.write_result("neighbours", "neighbours", shown)
-    console.print(f"probed {run.path}", highlight=False, markup=False)
+    console.out(f"probed {run.path}", highlight=False)
     return payload
 
 

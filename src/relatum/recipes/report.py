@@ -37,7 +37,7 @@ def main(settings: Report, console: Console | None = None) -> Path:
         RunError: If a run is missing or incomplete.
     """
     page = render(settings.runs, settings.out)
-    (console or Console()).print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+    (console or Console()).out(f"report: {page}", highlight=False)
     return page
 
 
