@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from torchvision import datasets
@@ -478,6 +478,7 @@ def test_numbers_and_names_do_not_mix():
 
 
 @settings(max_examples=40, deadline=None)
+@example(["x\N{SUPERSCRIPT TWO}", "\N{SUPERSCRIPT ONE}", "10", "9"])
 @given(st.lists(st.text(max_size=6), min_size=1, max_size=12))
 def test_named_labels_point_at_their_names(names):
     labels, classes = class_labels(names, "x")
