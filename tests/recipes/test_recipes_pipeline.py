@@ -296,6 +296,39 @@ def test_images_that_have_moved(tmp_path, monkeypatch):
         probe.main(moved, QUIET)
 
 
+def test_a_checkpoint_of_another_run_is_named(runs, tmp_path):
+    shutil.copytree(runs[0], tmp_path / "run")
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace("encoder: conv-small", "encoder: resnet18"))
+    message = r"last\.pt does not fit .*config\.yaml: one of the two was changed or comes from"
+    for job, settings in [
+        (probe, probe.Probe(runs=[tmp_path / "run"])),
+        (embed, embed.Embed(run=tmp_path / "run")),
+    ]:
+        with pytest.raises(RunError, match=message):
+            job.main(settings, QUIET)
+    other = TrainImages(**{**SETTINGS, "projection_dim": 8}, out=tmp_path / "other")
+    train_images.main(other, QUIET)
+    shutil.copy(runs[0] / "checkpoints" / "last.pt", tmp_path / "other" / "checkpoints")
+    (tmp_path / "other" / "results" / "training.json").unlink()
+    with pytest.raises(RunError, match=r"the checkpoint does not fit this run's settings"):
+        train_images.main(replace(other, resume=True), QUIET)
+
+
+@pytest.mark.parametrize("name", ["foo", "cuda:", "gpu", "mps"])
+def test_an_unknown_device_is_refused_as_in_training(runs, name):
+    for job, settings in [
+        (probe, probe.Probe(runs=runs[:1], device=name)),
+        (embed, embed.Embed(run=runs[0], device=name)),
+    ]:
+        with pytest.raises(ValueError, match="device must be auto, cpu, cuda or cuda:N, got"):
+            job.main(settings, QUIET)
+
+
+def test_device_auto_is_one_that_is_there(runs):
+    assert embed.main(embed.Embed(run=runs[0], part="test", device="auto"), QUIET)
+
+
 def test_embed_leaves_out_bad_files_of_other_data(tmp_path):
     write_images(tmp_path / "data", a=12, b=12)
     run = train_on(tmp_path / "data", tmp_path / "run")

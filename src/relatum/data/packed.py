@@ -104,7 +104,9 @@ def list_npz(path: Path) -> Listing:
         with np.load(path) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except Exception as error:  # zip, header and pickle errors alike mean "not such a file"
-        raise DataError(f"cannot read {path}: {error}") from error
+        raise DataError(
+            f"{path} is damaged or is no .npz archive; copy it again or make it anew ({error})"
+        ) from error
     if {"data", "offsets", "labels"} <= arrays.keys():
         return _packed(path, arrays)
     if {"x", "y"} <= arrays.keys():
@@ -201,7 +203,9 @@ def list_parquet(paths: Sequence[Path], source: str) -> Listing:
         try:
             table = parquet.read_table(path)
         except Exception as error:  # pyarrow's own classes; each means "not such a file"
-            raise DataError(f"cannot read {path}: {error}") from error
+            raise DataError(
+                f"{path} is damaged or is no Parquet file; copy it again or make it anew ({error})"
+            ) from error
         items += _image_column(table, path)
         if "label" in table.column_names:
             values += table["label"].to_pylist()

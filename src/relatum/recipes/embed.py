@@ -18,8 +18,8 @@ from ..data import ImageTable, Splits
 from ..probes import extract_features
 from ..runs import Run, atomic_write
 from ..settings import POSITIONAL, check_choices, choice
-from .images import TrainImages, load_images, read_settings, trained_encoder
-from .inputs import check_run_images, load_run_images
+from .images import TrainImages, load_images, read_settings
+from .inputs import check_run_images, found_device, load_run_images, run_encoder
 
 __all__ = ["Embed", "main"]
 
@@ -57,7 +57,8 @@ class Embed:
     """Path of the files without ending. Default: RUN/embeddings/PART."""
 
     device: str = "cpu"
-    """Where features are computed: cpu, cuda or cuda:1."""
+    """Where features are computed: auto (cuda where there is one, else cpu), cpu, cuda or cuda:1.
+    """
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -75,13 +76,14 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
         ValueError: If the data are not readable.
     """
     console = console or Console()
+    settings = replace(settings, device=found_device(settings.device))
     run = Run.open(settings.run)
     trained = read_settings(run)
     splits = _images(run, trained, settings)
     parts = {"train": splits.train, "test": splits.test}
     if settings.part != "all":
         parts = {settings.part: parts[settings.part]}
-    encoder = trained_encoder(run).to(settings.device)
+    encoder = run_encoder(run, settings.device)
     features = np.concatenate(
         [_features(encoder, table, settings.device) for table in parts.values() if len(table)]
     )

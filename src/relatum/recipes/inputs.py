@@ -1,4 +1,4 @@
-"""What ``probe`` and ``embed`` read of a run: its images, wherever they lie now."""
+"""What ``probe`` and ``embed`` read of a run: its images, wherever they lie, and its encoder."""
 
 from __future__ import annotations
 
@@ -6,11 +6,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..data import DataError, Splits
+from ..models import Encoder
 from ..runs import Run, RunError
-from .images import TrainImages, load_images
+from .images import TrainImages, load_images, trained_encoder
 from .images.build import check_same_images
+from .images.settings import _device as found_device  # one rule for training and for this
 
-__all__ = ["check_moved", "check_run_images", "load_run_images"]
+__all__ = ["check_moved", "check_run_images", "found_device", "load_run_images", "run_encoder"]
+
+
+def run_encoder(run: Run, device: str) -> Encoder:
+    """The trained encoder of a run, on a device.
+
+    Raises:
+        RunError: If the checkpoint is missing, damaged, or not that of the run's settings.
+    """
+    try:
+        encoder = trained_encoder(run)
+    except (RuntimeError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{run.checkpoint} does not fit {run.path / 'config.yaml'}: one of the two was changed "
+            f"or comes from another run ({' '.join(str(error).split())})"
+        ) from error
+    return encoder.to(device)
 
 
 def load_run_images(trained: TrainImages, data: str | None) -> Splits:

@@ -30,8 +30,8 @@ from ..probes import (
 )
 from ..runs import Run, RunError
 from ..settings import POSITIONAL, check_choices, choice
-from .images import TrainImages, read_settings, trained_encoder, untrained_encoder
-from .inputs import check_moved, check_run_images, load_run_images
+from .images import TrainImages, read_settings, untrained_encoder
+from .inputs import check_moved, check_run_images, found_device, load_run_images, run_encoder
 from .pictures import embedding_map, neighbours
 from .tables import probe_table
 
@@ -68,7 +68,8 @@ class Probe:
     """Test images whose nearest neighbours the report shows."""
 
     device: str = "cpu"
-    """Where features are computed: cpu, cuda or cuda:1."""
+    """Where features are computed: auto (cuda where there is one, else cpu), cpu, cuda or cuda:1.
+    """
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -110,6 +111,7 @@ def main(settings: Probe, console: Console | None = None) -> list[dict[str, Any]
         ValueError: If the data do not fit the probe, or an encoder changed while it was probed.
     """
     console = console or Console()
+    settings = replace(settings, device=found_device(settings.device))
     runs = _runs(settings)
     shared = Shared()
     payloads = [_probe_run(run, settings, shared, console) for run in runs]
@@ -136,7 +138,7 @@ def _runs(settings: Probe) -> list[Run]:
 
 def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> dict[str, Any]:
     trained = read_settings(run)
-    encoder = trained_encoder(run).to(settings.device)
+    encoder = run_encoder(run, settings.device)
     if not (run.path / "results" / "training.json").exists():
         unfinished = f"note: {run.path} has not finished training; its last checkpoint is measured"
         console.out(unfinished, highlight=False)
