@@ -17,7 +17,7 @@ from rich.console import Console
 from ..data import ImageTable, Splits
 from ..probes import extract_features
 from ..runs import Run, atomic_write
-from ..settings import POSITIONAL, check_choices, choice
+from ..settings import POSITIONAL, check_choices, check_seed, choice
 from .images import TrainImages, load_images, read_settings
 from .inputs import check_run_images, found_device, load_run_images, run_encoder
 
@@ -62,6 +62,12 @@ class Embed:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.test_fraction is not None and not 0 < self.test_fraction < 1:
+            raise ValueError(f"test_fraction must be between 0 and 1, got {self.test_fraction}")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit must be at least 1, got {self.limit}")
+        if self.split_seed is not None:
+            check_seed("split_seed", self.split_seed)
 
 
 def main(settings: Embed, console: Console | None = None) -> list[Path]:
