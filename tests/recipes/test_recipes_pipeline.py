@@ -157,6 +157,20 @@ def test_embed_writes_the_same_rows_twice(runs, tmp_path):
     np.testing.assert_allclose(arrays["features"][number], alone[0].numpy(), rtol=2e-6, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["x", "x.npz", "x.parquet"])
+def test_embed_adds_endings_once(runs, tmp_path, name):
+    embed.main(embed.Embed(run=runs[1], part="test", out=tmp_path / name), QUIET)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x.npz", "x.parquet"]
+
+
+def test_a_folder_is_no_file(runs, tmp_path):
+    with pytest.raises(ValueError, match=r"is a folder; name the files in it, such as .*features"):
+        embed.main(embed.Embed(run=runs[1], out=tmp_path), QUIET)
+    with pytest.raises(ValueError, match=r"is a folder; name the page in it, such as .*html"):
+        report.main(report.Report(runs=runs, out=tmp_path), QUIET)
+    assert not list(tmp_path.iterdir())
+
+
 def test_embed_one_part_into_the_run(runs):
     quiet = Console(file=io.StringIO())
     files = embed.main(embed.Embed(run=runs[1], part="test"), quiet)

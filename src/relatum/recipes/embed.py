@@ -23,6 +23,8 @@ from .inputs import check_run_images, found_device, load_run_images, run_encoder
 
 __all__ = ["Embed", "main"]
 
+ENDINGS = (".npz", ".parquet")
+
 # pyarrow has no types.
 arrow: Any = untyped_arrow
 parquet: Any = untyped_parquet
@@ -54,7 +56,8 @@ class Embed:
     """What to do with a file that cannot be decoded: stop with its name, or skip and count it."""
 
     out: Path | None = None
-    """Path of the files without ending. Default: RUN/embeddings/PART."""
+    """Path of the two files; .npz and .parquet are added where missing. Default:
+    RUN/embeddings/PART."""
 
     device: str = "cpu"
     """Where features are computed: auto (cuda where there is one, else cpu), cpu, cuda or cuda:1.
@@ -83,6 +86,11 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
     """
     console = console or Console()
     settings = replace(settings, device=found_device(settings.device))
+    if settings.out is not None and settings.out.is_dir():
+        raise ValueError(
+            f"--out {settings.out} is a folder; name the files in it, such as "
+            f"{settings.out / 'features'}"
+        )
     run = Run.open(settings.run)
     trained = read_settings(run)
     splits = _images(run, trained, settings)
@@ -95,7 +103,9 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
     )
     columns = _columns(parts)
     base = settings.out or run.path / "embeddings" / settings.part
-    files = [base.with_name(base.name + ending) for ending in (".npz", ".parquet")]
+    if base.suffix in ENDINGS:
+        base = base.with_suffix("")
+    files = [base.with_name(base.name + ending) for ending in ENDINGS]
     classes = next(iter(parts.values())).classes
     atomic_write(files[0], _npz(features, columns, classes))
     atomic_write(files[1], _parquet(features, columns, classes))
