@@ -240,6 +240,21 @@ def train_on(data, out, **more):
     return out
 
 
+def test_a_run_that_diverged_is_called_so(tmp_path):
+    settings = {**SETTINGS, "learning_rate": 1e30, "warmup_epochs": 0, "optimizer": "sgd"}
+    run = tmp_path / "run"
+    train_images.main(TrainImages(**settings, on_nonfinite="record", out=run), QUIET)
+    step = Run.open(run).read_json("results/training.json")["payload"]["nonfinite_step"]
+    assert step is not None
+    said = Console(file=io.StringIO(), width=300)
+    probe.main(probe.Probe(runs=[run], draws=1, map="pca", queries=0), said)
+    assert f"run diverged at step {step}; its last checkpoint is measured" in said.file.getvalue()
+    page = report.main(report.Report(runs=[run], out=tmp_path / "page.html"), QUIET)
+    text = page.read_text(encoding="utf-8")
+    assert f"RPC diverged at step {step} (run run)." in text
+    assert "nothing is known about the accuracy of a trained encoder" in text
+
+
 def test_classes_are_known_by_their_names(tmp_path):
     write_images(tmp_path / "data", cat=12, dog=12, empty_in_test=2)
     run = train_on(tmp_path / "data", tmp_path / "run")

@@ -139,9 +139,8 @@ def _runs(settings: Probe) -> list[Run]:
 def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> dict[str, Any]:
     trained = read_settings(run)
     encoder = run_encoder(run, settings.device)
-    if not (run.path / "results" / "training.json").exists():
-        unfinished = f"note: {run.path} has not finished training; its last checkpoint is measured"
-        console.out(unfinished, highlight=False)
+    if remark := _remark(run):
+        console.out(f"note: {run.path} {remark}; its last checkpoint is measured", highlight=False)
     data = _data_key(trained, settings.data)
     if data not in shared.splits:
         shared.splits[data] = load_run_images(trained, settings.data)
@@ -170,6 +169,14 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     run.write_result("neighbours", "neighbours", shown)
     console.out(f"probed {run.path}", highlight=False)
     return payload
+
+
+def _remark(run: Run) -> str:
+    """What keeps the checkpoint of a run from being that of a whole training; "" if nothing."""
+    if not (run.path / "results" / "training.json").exists():
+        return "has not finished training"
+    step = run.read_json("results/training.json")["payload"].get("nonfinite_step")
+    return "" if step is None else f"diverged at step {step}"
 
 
 def _check_labels(train: ImageTable, settings: Probe) -> None:

@@ -77,7 +77,12 @@ def _verdict(groups: Sequence[Group], data: str) -> str:
     start = f"{names} {'was' if ' and ' not in names else 'were'} trained on {data} ({count})."
     column = _headline(columns(groups))
     scored = [(interval(units(g, "encoder", column).values()), g) for g in groups if column]
-    found = [(value, group) for value, group in scored if value]
+    start = " ".join([start, *_divergences(groups)])
+    # A group of which no run was trained to its end has no encoder to praise.
+    lost = [g for g in groups if all(run.diverged is not None for run in g.runs)]
+    if len(lost) == len(groups):
+        return f"{start} So nothing is known about the accuracy of a trained encoder."
+    found = [(value, group) for value, group in scored if value and group not in lost]
     if not column or not found:
         return f"{start} No run has been probed yet, so nothing is known about accuracy."
     found.sort(key=lambda pair: -pair[0].mean)
@@ -87,6 +92,31 @@ def _verdict(groups: Sequence[Group], data: str) -> str:
     text = f"{start} {lead} {column.phrase} classifies {percent(value)} % of the test images"
     text += f" correctly ({_replication(best, value)})."
     return f"{text} {_comparisons([group for _, group in found], column)}".rstrip()
+
+
+def _divergences(groups: Sequence[Group]) -> list[str]:
+    """One sentence for each group with runs whose loss stopped being finite."""
+    sentences = []
+    for group in groups:
+        gone = [run for run in group.runs if run.diverged is not None]
+        if not gone:
+            continue
+        where = listing([f"at step {run.diverged} (run {run.name})" for run in gone])
+        who = group.label
+        if len(group.runs) > len(gone):
+            who = f"{len(gone)} of the {len(group.runs)} runs of {group.label}"
+        probes = "Its probe is" if len(gone) == 1 else "Their probes are"
+        left = listing(list(dict.fromkeys(_left_with(run) for run in gone)))
+        sentences.append(f"{who} diverged {where}. {probes} of {left}.")
+    return sentences
+
+
+def _left_with(run: RunRecord) -> str:
+    """What a run that diverged has for an encoder."""
+    if run.good_step == 0:
+        return "the last good checkpoint, which is the untrained network"
+    step = "" if run.good_step is None else f" (step {run.good_step})"
+    return f"the last good checkpoint{step}"
 
 
 def _headline(found: Sequence[Column]) -> Column | None:
@@ -188,7 +218,10 @@ def _finite(run: RunRecord) -> list[tuple[str, str]]:
         return []
     times = "in one step" if count == 1 else f"in {count:.0f} steps"
     advice = "a lower learning rate, a higher temperature or full precision is worth a try"
-    return [("bad", f"Loss or gradient was not finite {times}: {advice}.")]
+    if run.diverged is None:
+        return [("bad", f"Loss or gradient was not finite {times}: {advice}.")]
+    ended = f"Loss or gradient was not finite at step {run.diverged}, where training ended"
+    return [("bad", f"{ended}; what is left is {_left_with(run)}. {advice.capitalize()}.")]
 
 
 def _chance(run: RunRecord) -> list[tuple[str, str]]:
