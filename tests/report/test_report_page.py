@@ -1,6 +1,9 @@
 """The page as a whole: self-contained, escaped, complete, deterministic, never a crash."""
 
+import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -252,3 +255,35 @@ def test_many_pairs_of_objectives_are_folded_away(tmp_path):
     assert "Encoders against each other" not in few
     assert "Encoders against each other (10 pairs)" in many
     assert "one in twenty" in many
+
+
+@pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("pdftotext")),
+    reason="printing needs chromium and pdftotext",
+)
+def test_print_unfolds_details_and_cuts_nothing(tmp_path):
+    run = make_run(tmp_path / "run", rows=ROWS, training=TRAINING, settings="odd_setting: 3\n")
+    environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+    environment["command"] = f"relatum train images --data {'long/' * 60} --last word"
+    (run / "environment.json").write_text(json.dumps(environment), encoding="utf-8")
+    page, pdf = render([run], tmp_path / "r.html"), tmp_path / "r.pdf"
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    subprocess.run(
+        [*browser, profile, f"--print-to-pdf={pdf}", page.as_uri()],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    text = subprocess.run(
+        ["pdftotext", "-layout", pdf, "-"], check=True, capture_output=True
+    ).stdout
+    words = text.decode()
+    assert "odd_setting: 3" in words and "Learning rate" in words
+    # What is cut at the edge of the paper is still in the file, but outside the page.
+    inside = subprocess.run(
+        ["pdftotext", "-x", "0", "-y", "0", "-W", "620", "-H", "850", pdf, "-"],
+        check=True,
+        capture_output=True,
+    ).stdout.decode()
+    assert "--last word" in " ".join(inside.split())
