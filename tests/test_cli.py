@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+from pathlib import Path
 
 import pytest
 
@@ -62,7 +63,20 @@ def test_help_teaches(capsys):
         (["train", "images", "--resume=2"], "--resume must be true or false, got '2'"),
         (["train", "images", "stray"], "unexpected 'stray'"),
         (["train", "images", "--config", "none.yaml"], "cannot read the preset none.yaml"),
+        (["train", "images", "--data", ""], "option --data is empty"),
+        (["train", "images", "--out="], "option --out is empty"),
+        (["probe", ""], "one of the words after relatum probe is empty"),
         (["probe"], "name at least one run directory"),
+        (["probe", "x", "--device", "foo"], "device must be auto, cpu, cuda or cuda:N, got 'foo'"),
+        (["embed", "x", "--device", "foo"], "device must be auto, cpu, cuda or cuda:N, got 'foo'"),
+        (["embed", "x", "--test-fraction", "1"], "test_fraction must be between 0 and 1, got 1"),
+        (["embed", "x", "--limit", "0"], "limit must be at least 1, got 0"),
+        (["embed", "x", "--split-seed", "-1"], "split_seed must be an integer from 0"),
+        (["demo", "--epochs", "0"], "epochs must be positive and finite, got 0"),
+        (["fly"], "unknown command 'fly'; known are train images, probe, embed, report"),
+        (["probe", "x", "--colour", "3"], "option '--colour'; all are listed by relatum probe"),
+        (["train", "images", "--objective", "CPC"], "did you mean 'cpc'?"),
+        (["probe", "x", "--map", "circle"], "unknown map 'circle'; Known: tsne, pca"),
         (["embed"], "takes one RUN, got 0"),
         (["embed", "a", "b"], "takes one RUN, got 2"),
     ],
@@ -82,6 +96,13 @@ def test_a_job_that_fails_is_one_line_and_code_1(capsys, tmp_path):
     code, _, error = say(capsys, "train", "images", "--data", str(tmp_path / "none"))
     assert code == 1
     assert error.count("\n") == 1
+
+
+def test_version(capsys):
+    project = (Path(__file__).resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    code, out, _ = say(capsys, "--version")
+    assert code == 0
+    assert f'\nversion = "{out.split()[-1]}"\n' in project
 
 
 def test_debug_shows_where(tmp_path):
@@ -142,7 +163,9 @@ def test_presets_are_strict_and_options_win(tmp_path):
         ("batch_size: many\n", "batch_size must be a whole number, got 'many'"),
         ("objective: rcp\n", "did you mean 'rpc'?"),
         ("- a\n", "expected `key: value` lines"),
+        ("colour: 3\n", "unknown key 'colour'; known are data, image_size, "),
         ("a: [\n", "not valid YAML"),
+        ("data: ''\n", "data is empty"),
     ]:
         preset.write_text(text)
         with pytest.raises(cli.UsageError, match=message.replace("?", r"\?")):

@@ -4,8 +4,8 @@ Each command is a settings dataclass and a function; the parser, the help page a
 reading of YAML presets are derived from the dataclass. A command's module is imported only when
 the command is used, so that ``relatum --help`` does not wait for the networks' libraries.
 
-Exit codes: 0 done; 1 the job failed (one line says why); 2 the command line was wrong; 130
-interrupted.
+Exit codes: 0 done; 1 the job failed, as data or a run are not what they should be (one line says
+why); 2 the command line was wrong, as no such option or value exists; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
-from .settings import field_docs, from_mapping, nearest
+from .settings import SettingsError, field_docs, from_mapping, hint, nearest
 
 __all__ = ["COMMANDS", "Command", "main", "parse"]
 
@@ -80,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not words or words[0] in ("-h", "--help"):
             print(_overview())
             return 0
+        if words[0] == "--version":
+            print(f"relatum {importlib.import_module('relatum').__version__}")
+            return 0
         name, rest = _command(words)
         command = COMMANDS[name]
         module = importlib.import_module(f".{command.module}", __package__)
@@ -99,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RuntimeError, ArithmeticError) as error:
         if debug:
             raise
-        return _fail(str(error), 1)
+        return _fail(str(error), 2 if isinstance(error, SettingsError) else 1)
     return 0
 
 
@@ -107,8 +110,8 @@ def parse(name: str, settings_class: type[S], words: Sequence[str]) -> S:
     """Settings from the words behind a command; options win over the preset of ``--config``.
 
     Raises:
-        UsageError: If an option, key or value is unknown or of the wrong type. It names the
-            nearest known option, key or value.
+        UsageError: If an option, key or value is unknown or of the wrong type. It names the one
+            that was meant, or those there are.
     """
     given, values, presets = _split(name, settings_class, words)
     parser = _parser(name, settings_class)
@@ -141,9 +144,12 @@ def _overview() -> str:
             *lines,
             "",
             "`relatum COMMAND --help` explains every option of a command.",
-            "--debug shows the traceback of an error.",
+            "`relatum --version` tells the version; --debug shows the traceback of an error.",
             "",
             EXAMPLES,
+            "",
+            "exit codes: 0 done, 1 data or a run are not as they should be, 2 the command line is",
+            "wrong, 130 interrupted",
         ]
     )
 
@@ -157,8 +163,10 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
     if subjects:
         tried = f"{words[0]} {words[1]}" if len(words) > 1 else words[0]
         raise UsageError(f"unknown command {tried!r}; did you mean {subjects[0]!r}?")
-    near = nearest(words[0], COMMANDS)
-    raise UsageError(f"unknown command {words[0]!r}; did you mean {near!r}? See relatum --help")
+    first = {name.split()[0]: name for name in COMMANDS}
+    near = first.get(nearest(words[0], first) or "")
+    said = f"did you mean {near!r}?" if near else f"known are {', '.join(COMMANDS)}."
+    raise UsageError(f"unknown command {words[0]!r}; {said} See relatum --help")
 
 
 def _dashed(name: str) -> str:
@@ -217,6 +225,8 @@ def _split(
     queue = list(words)
     while queue:
         word = queue.pop(0)
+        if not word.strip():
+            raise UsageError(f"one of the words after relatum {name} is empty")
         if not word.startswith("-") or word[1:2].isdigit():
             values.append(word)
             continue
@@ -227,14 +237,16 @@ def _split(
             continue
         if not word.startswith("--") or (option not in fields and option != "config"):
             near = nearest(option, [*fields, "config"])
+            meant = f"did you mean '--{near}'? See" if near else "all are listed by"
             raise UsageError(
-                f"unknown option {word.split('=')[0]!r}; did you mean '--{near}'? "
-                f"See relatum {name} --help"
+                f"unknown option {word.split('=')[0]!r}; {meant} relatum {name} --help"
             )
         if not equals:
             if not queue or queue[0].startswith("--"):
                 raise UsageError(f"option --{option} needs a value")
             value = queue.pop(0)
+        if not value.strip():
+            raise UsageError(f"option --{option} is empty; give it a value, or leave it out")
         if option == "config":
             presets.append(value)
         else:
@@ -278,8 +290,9 @@ def _check_preset(parser: ArgumentParser, settings_class: type, path: Path) -> N
     hints = typing.get_type_hints(settings_class)
     for key, value in values.items():
         if key not in names:
-            hint = nearest(str(key), names)
-            raise UsageError(f"{path}: unknown key {key!r}; did you mean {hint!r}?")
+            raise UsageError(f"{path}: unknown key {key!r}; {hint(str(key), names)}")
+        if isinstance(value, str) and not value.strip():
+            raise UsageError(f"{path}: {key} is empty; give it a value, or leave it out")
         try:
             # A key without a value is null, which only options with an open default may be.
             if value is None and types.NoneType not in _types(hints[key]):

@@ -29,6 +29,9 @@ from typing import Any
 import numpy as np
 import torch
 
+# What a run writes after it has begun.
+_CONTENTS = ("data.json", "metrics.jsonl", "checkpoints", "results", "tensorboard", "embeddings")
+
 __all__ = ["Run", "RunError", "atomic_write", "environment", "strict_json"]
 
 
@@ -84,11 +87,15 @@ def atomic_write(path: Path, data: bytes) -> None:
     """Writes `data` to `path` so that a kill leaves either the old file or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def environment() -> dict[str, Any]:
@@ -121,23 +128,33 @@ class Run:
 
     @classmethod
     def create(cls, path: Path | str, config_text: str) -> Run:
-        """Starts a run in an empty or new folder.
+        """Starts a run in a new folder, or in one that holds nothing of a run.
+
+        ``config.yaml`` is written last: a folder that holds it is a run, whenever a kill comes.
 
         Args:
             path: The folder.
             config_text: The resolved settings as YAML text, written to ``config.yaml``.
 
         Raises:
-            RunError: If the folder already holds a run.
+            RunError: If the folder already holds a run or the remains of one, or is a file.
         """
         run = cls(Path(path))
+        if run.path.exists() and not run.path.is_dir():
+            raise RunError(f"{run.path} is a file; a run needs a folder of its own")
         if (run.path / "config.yaml").exists():
             raise RunError(
                 f"{run.path} already holds a run; choose another folder, or continue it with "
                 "--resume"
             )
-        atomic_write(run.path / "config.yaml", config_text.encode())
+        remains = [name for name in _CONTENTS if (run.path / name).exists()]
+        if remains:
+            raise RunError(
+                f"{run.path} holds {', '.join(remains)} of an earlier run, which would pass for "
+                "those of the new one; choose another folder, or remove them"
+            )
         run.write_json("environment.json", environment())
+        atomic_write(run.path / "config.yaml", config_text.encode())
         return run
 
     @classmethod
@@ -166,7 +183,9 @@ class Run:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What :func:`environment` said when the run began."""
+        """What :func:`environment` said when the run began; empty where that was not written."""
+        if not (self.path / "environment.json").exists():
+            return {}
         return dict(self.read_json("environment.json"))
 
     @property
@@ -191,8 +210,8 @@ class Run:
             return json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise RunError(f"{path} is missing: the run is incomplete") from None
-        except json.JSONDecodeError as error:
-            raise RunError(f"{path} is not valid JSON: {error}") from None
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise RunError(f"{path} is damaged: it is not valid JSON ({error})") from None
 
     def write_result(self, name: str, kind: str, payload: object) -> Path:
         """Stores a result as ``results/NAME.json``; `kind` tells readers how to show it."""

@@ -20,12 +20,14 @@ import yaml
 
 __all__ = [
     "POSITIONAL",
+    "SettingsError",
     "check_choices",
     "check_seed",
     "choice",
     "field_docs",
     "from_mapping",
     "from_yaml",
+    "hint",
     "nearest",
     "to_yaml",
     "unknown",
@@ -36,21 +38,41 @@ S = TypeVar("S")
 POSITIONAL: Final = {"positional": True}
 """Metadata of a field whose values stand on the command line without an option name."""
 
+
+class SettingsError(ValueError):
+    """A setting that no data and no run could make right: the command line was wrong."""
+
+
 LARGEST_SEED = 2**32 - 1  # what numpy's and scikit-learn's generators accept
 
 
-def nearest(value: str, known: Iterable[str]) -> str:
-    """The known name that looks most like `value`.
+def nearest(value: str, known: Iterable[str]) -> str | None:
+    """The known name that looks like `value` but for a slip or its case; None if none does.
 
     Example:
-        >>> nearest("bach_size", ["seed", "batch_size"])
+        >>> nearest("Bach_size", ["seed", "batch_size"])
         'batch_size'
+        >>> nearest("colour", ["seed", "batch_size"])
     """
-    return difflib.get_close_matches(value, list(known), n=1, cutoff=0.0)[0]
+    names = {name.casefold(): name for name in known}
+    found = difflib.get_close_matches(value.casefold(), list(names), n=1)
+    return names[found[0]] if found else None
+
+
+def hint(value: str, known: Iterable[str]) -> str:
+    """What to say of an unknown name: the one that is meant, or else all there are.
+
+    Example:
+        >>> hint("rcp", ["cpc", "rpc"]), hint("mine", ["cpc", "rpc"])
+        ("did you mean 'rpc'?", 'known are cpc, rpc')
+    """
+    names = list(known)
+    near = nearest(value, names)
+    return f"did you mean {near!r}?" if near else f"known are {', '.join(names)}"
 
 
 def unknown(what: str, value: str, known: Iterable[str]) -> ValueError:
-    """The error for a name that does not exist: it names the nearest one and lists all.
+    """The error for a name that does not exist: it names one that looks like it and lists all.
 
     Example:
         >>> raise unknown("critic", "cosin", ["dot", "cosine"])
@@ -58,8 +80,9 @@ def unknown(what: str, value: str, known: Iterable[str]) -> ValueError:
         ValueError: unknown critic 'cosin'; did you mean 'cosine'? Known: dot, cosine
     """
     names = list(known)
-    hint = f"did you mean {nearest(value, names)!r}? "
-    return ValueError(f"unknown {what} {value!r}; {hint}Known: {', '.join(names)}")
+    near = nearest(value, names)
+    meant = f"did you mean {near!r}? " if near else ""
+    return ValueError(f"unknown {what} {value!r}; {meant}Known: {', '.join(names)}")
 
 
 def choice(default: str | None, known: Iterable[str]) -> Any:
@@ -68,7 +91,7 @@ def choice(default: str | None, known: Iterable[str]) -> Any:
 
 
 def check_choices(settings: Any) -> None:
-    """Raises ValueError, naming the nearest known one, if a :func:`choice` field is unknown."""
+    """Raises ValueError, naming the known ones, if a :func:`choice` field is unknown."""
     for field in dataclasses.fields(settings):
         known, value = field.metadata.get("choices"), getattr(settings, field.name)
         if known is not None and value is not None and value not in known:
@@ -115,13 +138,12 @@ def from_mapping(cls: type[S], values: Mapping[str, Any], *, where: str) -> S:
     """Settings from a mapping of field names.
 
     Raises:
-        ValueError: If a key is no field; the message says where and names the nearest field.
+        ValueError: If a key is no field; the message says where, and which fields there are.
     """
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for key in values:
         if key not in names:
-            hint = nearest(str(key), names)
-            raise ValueError(f"{where}: unknown key {key!r}; did you mean {hint!r}?")
+            raise ValueError(f"{where}: unknown key {key!r}; {hint(str(key), names)}")
     hints = get_type_hints(cls)
     paths = {name for name in names if Path in (hints[name], *get_args(hints[name]))}
     converted = {

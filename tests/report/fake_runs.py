@@ -68,7 +68,9 @@ def make_run(
             "temperature": 0.1,
         }
         run.log(record | (log or {}))
-    if training is not None:
+    if training is None and losses:
+        training = {"steps": 20 * len(losses)}
+    if training:
         run.write_result("training", "training", {"objective": objective, **training})
     if rows is not None:
         protocol = {"layer": "encoder", "feature_dim": 64, "standardised": True}

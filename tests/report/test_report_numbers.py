@@ -245,3 +245,55 @@ def test_unlike_protocols_shared_seeds_and_unfrozen_encoders_are_reported(tmp_pa
     assert protocol_notes(groups_of(paths[:1])) == []
     spoiled = make_run(tmp_path / "c", rows=rows, card={**card, "encoder_hash_after": "bb"})
     assert "changed while it was probed" in protocol_notes(groups_of([spoiled]))[0].text
+
+
+def diverged(step):
+    return {"nonfinite_steps": 1, "nonfinite_step": step, "steps": step}
+
+
+def test_a_run_that_diverged_is_not_praised(tmp_path):
+    rows = probe_rows(accuracies(0.99, 0.99, 0.5))
+    bad = make_run(tmp_path / "bad", objective="dv", rows=rows, losses=[], training=diverged(0))
+    (text,) = verdict(groups_of([bad]))
+    assert text == (
+        "DV was trained on mnist5k (one run). DV diverged at step 0 (run bad). Its probe is of the"
+        " last good checkpoint, which is the untrained network. So nothing is known about the"
+        " accuracy of a trained encoder."
+    )
+    good = make_run(tmp_path / "good", rows=probe_rows(accuracies(0.9, 0.8, 0.7)))
+    (text,) = verdict(groups_of([bad, good]))
+    text = text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "DV diverged at step 0 (run bad)." in text
+    assert "With the trained encoder a linear probe on all labels classifies 90.0 %" in text
+    assert "99" not in text and "DV, the next best" not in text
+    row = accuracy_rows(groups_of([bad]), [LINEAR])[0]
+    assert row.repeats == "1 run, diverged"
+    assert (
+        "not finite at step 0, where training ended; what is left is the last good"
+        in (told([bad])["bad", "bad"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "step", "left"),
+    [
+        ("", 70, "the last good checkpoint."),
+        ("checkpoint_every: 50\n", 120, "the last good checkpoint (step 100)."),
+        ("checkpoint_every: 50\n", 100, "the last good checkpoint (step 100)."),
+        ("checkpoint_every: 50\n", 49, "the last good checkpoint, which is the untrained network."),
+    ],
+)
+def test_some_runs_of_a_group_diverged(tmp_path, settings, step, left):
+    runs = [
+        make_run(
+            tmp_path / name,
+            seed=seed,
+            rows=probe_rows(accuracies(0.9, 0.8, 0.7), seed),
+            settings=settings,
+            training=diverged(step) if name == "b" else {"nonfinite_step": None, "steps": 200},
+        )
+        for seed, name in enumerate("abc")
+    ]
+    (text,) = verdict(groups_of(runs))
+    assert f"1 of the 3 runs of CPC diverged at step {step} (run b). Its probe is of {left}" in text
+    assert accuracy_rows(groups_of(runs), [LINEAR])[0].repeats == "3 runs, 1 diverged"

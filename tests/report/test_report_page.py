@@ -1,6 +1,9 @@
 """The page as a whole: self-contained, escaped, complete, deterministic, never a crash."""
 
+import json
 import re
+import shutil
+import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -157,7 +160,19 @@ def test_one_run_without_any_result_names_the_commands(tmp_path):
     assert "No map yet for alone" in text
     assert "No neighbours yet for alone" in text
     assert "nothing is known about accuracy" in text
-    assert "Nothing has been logged yet." in text
+    assert "Not started, or stopped at once: nothing has been logged yet." in text
+
+
+def test_runs_that_were_killed_are_listed_as_such(tmp_path):
+    for name in ("early", "midway"):
+        make_run(tmp_path / name, losses=[] if name == "early" else None, training={})
+    (tmp_path / "early" / "environment.json").unlink()
+    text = page_of([tmp_path / "early", tmp_path / "midway"], tmp_path)
+    assert "<b>early</b><br>Not started, or stopped at once" in text
+    assert "<b>midway</b><br>Training has not finished" in text
+    assert "not recorded" in text
+    finished = page_of([make_run(tmp_path / "whole")], tmp_path)
+    assert "not finished" not in finished and "Not started" not in finished
 
 
 def test_runs_with_and_without_a_probe_share_a_page(tmp_path):
@@ -240,3 +255,29 @@ def test_many_pairs_of_objectives_are_folded_away(tmp_path):
     assert "Encoders against each other" not in few
     assert "Encoders against each other (10 pairs)" in many
     assert "one in twenty" in many
+
+
+@pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("pdftotext")),
+    reason="printing needs chromium and pdftotext",
+)
+def test_print_unfolds_details_and_cuts_nothing(tmp_path):
+    run = make_run(tmp_path / "run", rows=ROWS, training=TRAINING, settings="odd_setting: 3\n")
+    environment = json.loads((run / "environment.json").read_text(encoding="utf-8"))
+    environment["command"] = f"relatum train images --data {'long/' * 60} --last word"
+    (run / "environment.json").write_text(json.dumps(environment), encoding="utf-8")
+    page, pdf = render([run], tmp_path / "r.html"), tmp_path / "r.pdf"
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
+    profile = f"--user-data-dir={tmp_path / 'profile'}"
+    subprocess.run(
+        [*browser, profile, f"--print-to-pdf={pdf}", page.as_uri()],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    # What is cut at the edge of the paper is still in the file, but outside the page.
+    paper = ["pdftotext", "-x", "0", "-y", "0", "-W", "620", "-H", "850", pdf, "-"]
+    found = subprocess.run(paper, check=True, capture_output=True).stdout.decode()
+    words = " ".join(found.split())
+    assert "odd_setting: 3" in words and "Gradient norm" in words
+    assert "--last word" in words

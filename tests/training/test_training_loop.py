@@ -207,7 +207,13 @@ def test_damaged_and_foreign_checkpoints_are_named(tmp_path):
     damaged = tmp_path / "damaged.pt"
     save_checkpoint(damaged, Regression().state())
     damaged.write_bytes(damaged.read_bytes()[:200])
-    with pytest.raises(RunError, match=r"damaged\.pt cannot be read as a checkpoint"):
+    with pytest.raises(RunError, match=r"damaged\.pt is damaged or is no checkpoint; put back"):
+        load_checkpoint(damaged)
+    torch.save({"format": 1, "odd": torch.nn.Linear(1, 1)}, damaged)
+    with pytest.raises(RunError, match=r"damaged\.pt is damaged .* plain tensors refuses it\)$"):
+        load_checkpoint(damaged)
+    torch.save({"format": 1, "step": 3}, damaged)
+    with pytest.raises(RunError, match="it lacks modules, optimizer, scaler, seconds"):
         load_checkpoint(damaged)
     foreign = tmp_path / "foreign.pt"
     torch.save({"weights": torch.ones(1)}, foreign)

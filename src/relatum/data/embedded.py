@@ -88,7 +88,7 @@ def torchvision_splits(name: str, folder: Path, *, download: bool) -> tuple[List
     except RuntimeError as error:
         raise DataError(
             f"{folder} does not hold {name} in torchvision's layout ({error}). Download it with "
-            f"download=True (--download), or give the folder above "
+            f"relatum train images --download (in Python, download=True), or give the folder above "
             f"{getattr(reader, 'base_folder', name)}/"
         ) from error
     return _from_torchvision(name, folder, train, "train"), _from_torchvision(

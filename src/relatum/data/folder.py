@@ -45,7 +45,8 @@ def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """
     parts = re.split(r"([0-9]+)", text)
     # The text itself comes last so that "1" and "01" still have one order.
-    key = [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts if part]
+    # Odd parts are the runs of ASCII digits; str.isdigit would also take superscripts.
+    key = [(0, int(part), "") if i % 2 else (1, 0, part) for i, part in enumerate(parts) if part]
     return (*key, (2, 0, text))
 
 
@@ -86,8 +87,8 @@ def list_class_folders(
         files = _images_below(folder, ignored)
         if not files and not allow_empty_classes:
             raise DataError(
-                f"class folder {folder} holds no images; add some, remove the folder, or keep it "
-                f"as an empty class with allow_empty_classes=True"
+                f"class folder {folder} holds no images; add some, or remove the folder (from "
+                "Python, allow_empty_classes=True keeps it as an empty class)"
             )
         items += files
         labels += [(classes or names).index(folder.name)] * len(files)

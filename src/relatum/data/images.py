@@ -160,7 +160,7 @@ def decode(
             if on_bad_file == "error":
                 raise DataError(
                     f"cannot decode {where}: {result}. Replace or remove it, or leave such files "
-                    "out with on_bad_file='skip'"
+                    "out with --on-bad-file skip"
                 )
             skipped.append(SkippedFile(int(listing.rows[position]), listing.ids[position], result))
             continue

@@ -83,6 +83,9 @@ def named_labels(
     labels, numbered = class_labels(values, where)
     if names is None:
         return labels, numbered
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise DataError(f"{where} has two classes named {twice!r}; names must differ")
     if labels.max(initial=-1) >= len(names):
         row = int(labels.argmax())
         raise DataError(
@@ -101,7 +104,9 @@ def list_npz(path: Path) -> Listing:
         with np.load(path) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except Exception as error:  # zip, header and pickle errors alike mean "not such a file"
-        raise DataError(f"cannot read {path}: {error}") from error
+        raise DataError(
+            f"{path} is damaged or is no .npz archive; copy it again or make it anew ({error})"
+        ) from error
     if {"data", "offsets", "labels"} <= arrays.keys():
         return _packed(path, arrays)
     if {"x", "y"} <= arrays.keys():
@@ -198,7 +203,9 @@ def list_parquet(paths: Sequence[Path], source: str) -> Listing:
         try:
             table = parquet.read_table(path)
         except Exception as error:  # pyarrow's own classes; each means "not such a file"
-            raise DataError(f"cannot read {path}: {error}") from error
+            raise DataError(
+                f"{path} is damaged or is no Parquet file; copy it again or make it anew ({error})"
+            ) from error
         items += _image_column(table, path)
         if "label" in table.column_names:
             values += table["label"].to_pylist()

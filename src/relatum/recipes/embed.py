@@ -14,13 +14,16 @@ import torch
 from jaxtyping import Float
 from rich.console import Console
 
-from ..data import ImageTable
+from ..data import ImageTable, Splits
 from ..probes import extract_features
 from ..runs import Run, atomic_write
-from ..settings import POSITIONAL, check_choices, choice
-from .images import load_images, read_settings, trained_encoder
+from ..settings import POSITIONAL, check_choices, check_seed, choice
+from .images import TrainImages, load_images, read_settings
+from .inputs import check_run_images, found_device, load_run_images, run_encoder
 
 __all__ = ["Embed", "main"]
+
+ENDINGS = (".npz", ".parquet")
 
 # pyarrow has no types.
 arrow: Any = untyped_arrow
@@ -53,13 +56,21 @@ class Embed:
     """What to do with a file that cannot be decoded: stop with its name, or skip and count it."""
 
     out: Path | None = None
-    """Path of the files without ending. Default: RUN/embeddings/PART."""
+    """Path of the two files; .npz and .parquet are added where missing. Default:
+    RUN/embeddings/PART."""
 
     device: str = "cpu"
-    """Where features are computed: cpu, cuda or cuda:1."""
+    """Where features are computed: auto (cuda where there is one, else cpu), cpu, cuda or cuda:1.
+    """
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.test_fraction is not None and not 0 < self.test_fraction < 1:
+            raise ValueError(f"test_fraction must be between 0 and 1, got {self.test_fraction}")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit must be at least 1, got {self.limit}")
+        if self.split_seed is not None:
+            check_seed("split_seed", self.split_seed)
 
 
 def main(settings: Embed, console: Console | None = None) -> list[Path]:
@@ -69,36 +80,52 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
     unlabelled), ``rows`` (numbers in the source) and ``classes``; no pickling is needed to read it.
 
     Raises:
-        RunError: If the run is missing or has no checkpoint.
+        RunError: If the run is missing or has no checkpoint, or if its images have changed and no
+            option says which others to take.
         ValueError: If the data are not readable.
     """
     console = console or Console()
+    settings = replace(settings, device=found_device(settings.device))
+    if settings.out is not None and settings.out.is_dir():
+        raise ValueError(
+            f"--out {settings.out} is a folder; name the files in it, such as "
+            f"{settings.out / 'features'}"
+        )
     run = Run.open(settings.run)
     trained = read_settings(run)
-    given = {
-        name: getattr(settings, name)
-        for name in ("data", "test_fraction", "split_seed", "limit")
-        if getattr(settings, name) is not None
-    }
-    if settings.data not in (None, trained.data):
-        given.setdefault("limit", None)
-    splits = load_images(replace(trained, **given))
+    splits = _images(run, trained, settings)
     parts = {"train": splits.train, "test": splits.test}
     if settings.part != "all":
         parts = {settings.part: parts[settings.part]}
-    encoder = trained_encoder(run).to(settings.device)
+    encoder = run_encoder(run, settings.device)
     features = np.concatenate(
         [_features(encoder, table, settings.device) for table in parts.values() if len(table)]
     )
     columns = _columns(parts)
     base = settings.out or run.path / "embeddings" / settings.part
-    files = [base.with_name(base.name + ending) for ending in (".npz", ".parquet")]
+    if base.suffix in ENDINGS:
+        base = base.with_suffix("")
+    files = [base.with_name(base.name + ending) for ending in ENDINGS]
     classes = next(iter(parts.values())).classes
     atomic_write(files[0], _npz(features, columns, classes))
     atomic_write(files[1], _parquet(features, columns, classes))
     for file in files:
-        console.print(f"{len(features)} images, {features.shape[1]} features: {file}", markup=False)
+        said = f"{len(features)} images, {features.shape[1]} features: {file}"
+        console.out(said, highlight=False)
     return files
+
+
+def _images(run: Run, trained: TrainImages, settings: Embed) -> Splits:
+    """The images of the run, checked to be those; or others, where an option says so."""
+    names = ("data", "test_fraction", "split_seed", "limit", "on_bad_file")
+    given = {name: value for name in names if (value := getattr(settings, name)) is not None}
+    if not given:
+        splits = load_run_images(trained, None)
+        check_run_images(run, splits, None)
+        return splits
+    if settings.data not in (None, trained.data):
+        given.setdefault("limit", None)
+    return load_images(replace(trained, **given))
 
 
 def _features(encoder: torch.nn.Module, table: ImageTable, device: str) -> Float[np.ndarray, "n d"]:

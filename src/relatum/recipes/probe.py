@@ -6,8 +6,9 @@ of the same network before training. Labels enter here for the first time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import torch
 from jaxtyping import Float
 from rich.console import Console
 
-from ..data import Splits
+from ..data import ImageTable, Splits
 from ..probes import (
     ProbeResult,
     ProtocolCard,
@@ -27,10 +28,10 @@ from ..probes import (
     parameter_hash,
     pixel_features,
 )
-from ..runs import Run
+from ..runs import Run, RunError
 from ..settings import POSITIONAL, check_choices, choice
-from .images import TrainImages, load_images, read_settings, trained_encoder, untrained_encoder
-from .images.build import check_same_images
+from .images import TrainImages, read_settings, untrained_encoder
+from .inputs import check_moved, check_run_images, found_device, load_run_images, run_encoder
 from .pictures import embedding_map, neighbours
 from .tables import probe_table
 
@@ -43,6 +44,10 @@ class Probe:
 
     runs: list[Path] = field(metadata=POSITIONAL)
     """Run directories of `relatum train`; runs of one call share the baselines."""
+
+    data: str | None = None
+    """Where the images of the runs lie now, if they have moved; that they are the same images is
+    checked. Default: where they lay in training."""
 
     labels_per_class: int = 10
     """Labels a class for the probe with few labels; 0 leaves it out."""
@@ -63,7 +68,8 @@ class Probe:
     """Test images whose nearest neighbours the report shows."""
 
     device: str = "cpu"
-    """Where features are computed: cpu, cuda or cuda:1."""
+    """Where features are computed: auto (cuda where there is one, else cpu), cpu, cuda or cuda:1.
+    """
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -101,28 +107,46 @@ def main(settings: Probe, console: Console | None = None) -> list[dict[str, Any]
         The payload of each run's result.
 
     Raises:
-        RunError: If a run is missing or has no checkpoint.
+        RunError: If a run is missing, given twice, has no checkpoint, or saw other images.
         ValueError: If the data do not fit the probe, or an encoder changed while it was probed.
     """
     console = console or Console()
-    runs = [Run.open(path) for path in settings.runs]
+    settings = replace(settings, device=found_device(settings.device))
+    runs = _runs(settings)
     shared = Shared()
     payloads = [_probe_run(run, settings, shared, console) for run in runs]
     console.print(probe_table(settings.runs))
     return payloads
 
 
+def _runs(settings: Probe) -> list[Run]:
+    """The runs, with all that can be said against them said before work begins."""
+    runs = [Run.open(path) for path in settings.runs]
+    places = [run.path.resolve() for run in runs]
+    for i, run in enumerate(runs):
+        if places[i] in places[:i]:
+            raise RunError(f"{run.path} is given twice; name each run once")
+        read_settings(run)
+        check_moved(run, settings.data)
+        if not run.checkpoint.is_file():
+            raise RunError(
+                f"{run.path} cannot be probed: there is no checkpoint {run.checkpoint}; start "
+                "training, or leave this run out"
+            )
+    return runs
+
+
 def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> dict[str, Any]:
     trained = read_settings(run)
-    encoder = trained_encoder(run).to(settings.device)
-    if not (run.path / "results" / "training.json").exists():
-        unfinished = f"note: {run.path} has not finished training; its last checkpoint is measured"
-        console.print(unfinished, highlight=False, markup=False, soft_wrap=True)
-    data = _data_key(trained)
+    encoder = run_encoder(run, settings.device)
+    if remark := _remark(run):
+        console.out(f"note: {run.path} {remark}; its last checkpoint is measured", highlight=False)
+    data = _data_key(trained, settings.data)
     if data not in shared.splits:
-        shared.splits[data] = load_images(trained)
+        shared.splits[data] = load_run_images(trained, settings.data)
     splits = shared.splits[data]
-    check_same_images(run, splits)
+    check_run_images(run, splits, settings.data)
+    _check_labels(splits.train, settings)
     before = parameter_hash(encoder)
     mine = _extract(encoder, splits, settings.device)
     after = parameter_hash(encoder)
@@ -143,13 +167,56 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     run.write_result("map", "embedding-map", layout)
     shown = neighbours(mine.test, splits.test, settings.queries)
     run.write_result("neighbours", "neighbours", shown)
-    console.print(f"probed {run.path}", highlight=False, markup=False)
+    console.out(f"probed {run.path}", highlight=False)
     return payload
 
 
-def _data_key(trained: TrainImages) -> tuple[object, ...]:
+def _remark(run: Run) -> str:
+    """What keeps the checkpoint of a run from being that of a whole training; "" if nothing."""
+    if not (run.path / "results" / "training.json").exists():
+        return "has not finished training"
+    step = run.read_json("results/training.json")["payload"].get("nonfinite_step")
+    return "" if step is None else f"diverged at step {step}"
+
+
+def _check_labels(train: ImageTable, settings: Probe) -> None:
+    """Raises ValueError, before anything is computed, if there are too few labels to probe with."""
+    counts = Counter(train.classes[label] for label in train.labels.tolist() if label >= 0)
+    few = min(counts, key=lambda name: counts[name], default=None)
+    if few is not None and counts[few] < settings.labels_per_class:
+        raise ValueError(
+            f"class {few!r} has {counts[few]} labelled training images, too few for "
+            f"--labels-per-class {settings.labels_per_class}; ask for at most {counts[few]}, or "
+            "for 0 to leave out the probe with few labels"
+        )
+    if 0 < counts.total() < settings.neighbours:
+        raise ValueError(
+            f"there are {counts.total()} labelled training images, too few for --neighbours "
+            f"{settings.neighbours}; ask for at most {counts.total()}"
+        )
+
+
+def _named(
+    features: Float[np.ndarray, "n d"], images: ImageTable
+) -> tuple[Float[np.ndarray, "m d"], list[str]]:
+    """The labelled rows, and their labels by the names that a reader of the result knows."""
+    labelled = (images.labels >= 0).numpy()
+    names = [images.classes[label] for label in images.labels[labelled].tolist()]
+    return features[labelled], names
+
+
+def _unlabelled(splits: Splits) -> tuple[str, ...]:
+    counts = {"train": (splits.train.labels < 0).sum(), "test": (splits.test.labels < 0).sum()}
+    return tuple(
+        f"{count} {part} rows are unlabelled (-1) and were left out"
+        for part, count in counts.items()
+        if count
+    )
+
+
+def _data_key(trained: TrainImages, place: str | None) -> tuple[object, ...]:
     return (
-        *(trained.data, trained.image_size, trained.limit, trained.test_fraction),
+        *(place or trained.data, trained.image_size, trained.limit, trained.test_fraction),
         *(trained.split_seed, trained.on_bad_file),
     )
 
@@ -194,7 +261,8 @@ def _results(
     shared: Shared,
 ) -> list[ProbeResult]:
     """All probes of one kind of features; those that another run already needed are reused."""
-    rows = (features.train, splits.train.labels, features.test, splits.test.labels)
+    rows = (*_named(features.train, splits.train), *_named(features.test, splits.test))
+    left_out = _unlabelled(splits)
     few = settings.labels_per_class or None
     jobs: list[tuple[str, int | None, int]] = []
     if few is not None:
@@ -210,6 +278,7 @@ def _results(
                 result = knn_probe(*rows, k=settings.neighbours)
             else:
                 result = class_means_probe(*rows)
+            result = replace(result, warnings=(*left_out, *result.warnings))
             shared.results[(*key, *job)] = result
         found.append(shared.results[(*key, *job)])
     return found

@@ -34,10 +34,16 @@ def main(settings: Report, console: Console | None = None) -> Path:
     """Writes the page and returns its path.
 
     Raises:
-        RunError: If a run is missing or incomplete.
+        RunError: If a run is missing or damaged.
+        ValueError: If ``out`` is a folder.
     """
+    if settings.out.is_dir():
+        raise ValueError(
+            f"--out {settings.out} is a folder; name the page in it, such as "
+            f"{settings.out / 'report.html'}"
+        )
     page = render(settings.runs, settings.out)
-    (console or Console()).print(f"report: {page}", highlight=False, markup=False, soft_wrap=True)
+    (console or Console()).out(f"report: {page}", highlight=False)
     return page
 
 

@@ -38,9 +38,9 @@ def _table(title: str, titles: Sequence[str], rows: Sequence[Row]) -> Table:
     table.add_column("")
     table.add_column("n", justify="right")
     for name in titles:
-        table.add_column(name, justify="right")
+        table.add_column(Text(name), justify="right")
     for row in rows:
-        table.add_row(row.label, str(row.most), *(_cell(cell) for cell in row.cells))
+        table.add_row(Text(row.label), str(row.most), *(_cell(cell) for cell in row.cells))
     return table
 
 

@@ -111,6 +111,23 @@ class RunRecord:
         return payload if isinstance(payload, Mapping) else {}
 
     @property
+    def diverged(self) -> int | None:
+        """The step at which the loss was no longer finite and training ended; None: it never was.
+
+        Counted from 0, so it is the number of steps that were finished.
+        """
+        step = self.training.get("nonfinite_step")
+        return step if isinstance(step, int) else None
+
+    @property
+    def good_step(self) -> int | None:
+        """The step of the last checkpoint of a run that diverged, where its settings tell."""
+        if not self.diverged:
+            return self.diverged
+        every = self.setting("checkpoint_every")
+        return self.diverged // every * every if isinstance(every, int) and every > 0 else None
+
+    @property
     def objective(self) -> str:
         """The objective's name as the papers write it: abbreviations in capitals."""
         name = self.training.get("objective", self.setting("objective"))

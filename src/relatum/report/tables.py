@@ -95,13 +95,18 @@ def repeats(group: Group) -> str:
     return "1 run" if len(seeds) < 2 else f"1 run, {len(seeds)} probe seeds"
 
 
+def _diverged(group: Group) -> str:
+    count = sum(run.diverged is not None for run in group.runs)
+    return "" if not count else f", {count} diverged" if len(group.runs) > 1 else ", diverged"
+
+
 def accuracy_rows(groups: Sequence[Group], columns: Sequence[Column]) -> list[Row]:
     """Accuracies of each group's encoder, then of the untrained encoder and of raw pixels."""
     rows = [
         Row(
             group.label,
             group.slot,
-            repeats(group),
+            repeats(group) + _diverged(group),
             tuple(interval(units(group, "encoder", c).values()) for c in columns),
         )
         for group in groups

@@ -77,7 +77,12 @@ def _verdict(groups: Sequence[Group], data: str) -> str:
     start = f"{names} {'was' if ' and ' not in names else 'were'} trained on {data} ({count})."
     column = _headline(columns(groups))
     scored = [(interval(units(g, "encoder", column).values()), g) for g in groups if column]
-    found = [(value, group) for value, group in scored if value]
+    start = " ".join([start, *_divergences(groups)])
+    # A group of which no run was trained to its end has no encoder to praise.
+    lost = [g for g in groups if all(run.diverged is not None for run in g.runs)]
+    if len(lost) == len(groups):
+        return f"{start} So nothing is known about the accuracy of a trained encoder."
+    found = [(value, group) for value, group in scored if value and group not in lost]
     if not column or not found:
         return f"{start} No run has been probed yet, so nothing is known about accuracy."
     found.sort(key=lambda pair: -pair[0].mean)
@@ -87,6 +92,31 @@ def _verdict(groups: Sequence[Group], data: str) -> str:
     text = f"{start} {lead} {column.phrase} classifies {percent(value)} % of the test images"
     text += f" correctly ({_replication(best, value)})."
     return f"{text} {_comparisons([group for _, group in found], column)}".rstrip()
+
+
+def _divergences(groups: Sequence[Group]) -> list[str]:
+    """One sentence for each group with runs whose loss stopped being finite."""
+    sentences = []
+    for group in groups:
+        gone = [run for run in group.runs if run.diverged is not None]
+        if not gone:
+            continue
+        where = listing([f"at step {run.diverged} (run {run.name})" for run in gone])
+        who = group.label
+        if len(group.runs) > len(gone):
+            who = f"{len(gone)} of the {len(group.runs)} runs of {group.label}"
+        probes = "Its probe is" if len(gone) == 1 else "Their probes are"
+        left = listing(list(dict.fromkeys(_left_with(run) for run in gone)))
+        sentences.append(f"{who} diverged {where}. {probes} of {left}.")
+    return sentences
+
+
+def _left_with(run: RunRecord) -> str:
+    """What a run that diverged has for an encoder."""
+    if run.good_step == 0:
+        return "the last good checkpoint, which is the untrained network"
+    step = "" if run.good_step is None else f" (step {run.good_step})"
+    return f"the last good checkpoint{step}"
 
 
 def _headline(found: Sequence[Column]) -> Column | None:
@@ -159,13 +189,16 @@ def _run_notes(run: RunRecord) -> list[tuple[str, str]]:
     if run.metrics:
         lines += [*_chance(run), *_rank(run), *_saturated(run)]
     elif not lines:
-        lines = [("warn", "Nothing has been logged yet.")]
+        lines = [("warn", "Not started, or stopped at once: nothing has been logged yet.")]
     warnings = sorted({text for row in run.probe_rows for text in row.warnings})
     lines += [("warn", f"Probe: {text}") for text in warnings]
     lost = sum(not math.isfinite(row.accuracy) for row in run.probe_rows)
     if lost:
         lines.append(("bad", f"Accuracies that are not numbers, left out of the means: {lost}."))
-    return lines or [("good", _reassurance(run))]
+    lines = lines or [("good", _reassurance(run))]
+    if run.metrics and not run.training:
+        lines.append(("warn", "Training has not finished: this is how far it has come."))
+    return lines
 
 
 def _reassurance(run: RunRecord) -> str:
@@ -185,7 +218,10 @@ def _finite(run: RunRecord) -> list[tuple[str, str]]:
         return []
     times = "in one step" if count == 1 else f"in {count:.0f} steps"
     advice = "a lower learning rate, a higher temperature or full precision is worth a try"
-    return [("bad", f"Loss or gradient was not finite {times}: {advice}.")]
+    if run.diverged is None:
+        return [("bad", f"Loss or gradient was not finite {times}: {advice}.")]
+    ended = f"Loss or gradient was not finite at step {run.diverged}, where training ended"
+    return [("bad", f"{ended}; what is left is {_left_with(run)}. {advice.capitalize()}.")]
 
 
 def _chance(run: RunRecord) -> list[tuple[str, str]]:

@@ -17,6 +17,7 @@ from ..runs import RunError, atomic_write
 __all__ = ["TrainingState", "load_checkpoint", "save_checkpoint"]
 
 FORMAT: Final = 1
+_KEYS: Final = {"step", "seconds", "modules", "optimizer", "scaler"}
 
 
 @dataclass
@@ -59,17 +60,23 @@ class TrainingState:
         """Takes over a state written by :meth:`state_dict`.
 
         Raises:
-            RunError: If the modules are not the same ones.
+            RunError: If the modules are not the same ones, or of other sizes.
         """
         if set(state["modules"]) != set(self.modules):
             raise RunError(
                 f"the checkpoint holds the modules {sorted(state['modules'])}, this run has "
                 f"{sorted(self.modules)}"
             )
-        for name, module in self.modules.items():
-            module.load_state_dict(state["modules"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scaler.load_state_dict(state["scaler"])
+        try:
+            for name, module in self.modules.items():
+                module.load_state_dict(state["modules"][name])
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.scaler.load_state_dict(state["scaler"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise RunError(
+                "the checkpoint does not fit this run's settings: one of the two was changed or "
+                f"comes from another run ({' '.join(str(error).split())})"
+            ) from error
         self.step, self.seconds = int(state["step"]), float(state["seconds"])
 
 
@@ -103,8 +110,19 @@ def load_checkpoint(path: Path, *, device: torch.device | str = "cpu") -> dict[s
         raise RunError(f"there is no checkpoint {path}")
     try:
         state = torch.load(path, map_location=device, weights_only=True)
-    except (RuntimeError, EOFError, pickle.UnpicklingError, OSError) as error:
-        raise RunError(f"{path} cannot be read as a checkpoint: {error}") from None
+    except (PermissionError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # zip, pickle and torch's own errors alike mean "not such a file"
+        # Their first sentence only; of a refusal not even that: it advises to run the file's code.
+        cause = str(error).partition(". ")[0] or type(error).__name__
+        if isinstance(error, pickle.UnpicklingError):
+            cause = "torch's reader of plain tensors refuses it"
+        raise RunError(
+            f"{path} is damaged or is no checkpoint; put back a copy of it, or delete it and train "
+            f"from the start with --resume ({cause})"
+        ) from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise RunError(f"{path} is not a checkpoint of format {FORMAT}")
+    if missing := _KEYS - state.keys():
+        raise RunError(f"{path} is damaged: it lacks {', '.join(sorted(missing))}")
     return state

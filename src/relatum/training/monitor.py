@@ -92,7 +92,8 @@ class Monitor:
             if record["step"] // self._every > self._printed:
                 self._printed = record["step"] // self._every
                 text = f"{self.run.name} step {record['step']} epoch {record['epoch']:.1f}"
-                self.console.print(f"{text}  {_line(record)}", highlight=False, soft_wrap=True)
+                # As it is: no wrapping, and brackets in a name are no markup.
+                self.console.out(f"{text}  {_line(record)}", highlight=False)
 
 
 def _line(record: Mapping[str, Any]) -> str:
@@ -113,10 +114,10 @@ def _line(record: Mapping[str, Any]) -> str:
 
 def _progress_bar(console: Console | None) -> Progress:
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[readings]}"),
+        TextColumn("{task.fields[readings]}", markup=False),
         TimeRemainingColumn(),
         console=console,
     )
