@@ -296,14 +296,14 @@ def explode(monkeypatch, at):
     """From call `at` on, the embeddings are infinite."""
     from relatum.recipes.images.step import ContrastiveStep
 
-    original, calls = ContrastiveStep._embed, [0]
+    original, calls = ContrastiveStep._encode, [0]
 
-    def bad(self, first, second):
+    def bad(self, images, first, second):
         calls[0] += 1
-        x, y = original(self, first, second)
+        x, y = original(self, images, first, second)
         return (x * float("inf"), y) if calls[0] > at else (x, y)
 
-    monkeypatch.setattr(ContrastiveStep, "_embed", bad)
+    monkeypatch.setattr(ContrastiveStep, "_encode", bad)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, digits, monkeypatch):
@@ -329,17 +329,34 @@ def test_the_penalty_does_not_mix_images_and_leaves_statistics_alone(digits):
     from relatum.data import POLICIES
     from relatum.recipes.images.step import ContrastiveStep
 
-    networks = build_networks(resolve(TrainImages(**TINY, objective="wpc"), 120))
-    step = ContrastiveStep(networks, digits.train.pixels, POLICIES["none"](8), penalty=10.0)
-    views = digits.train.pixels[:6].float() / 255
+    settings = TrainImages(**TINY, objective="wpc", temperature=0.001)  # a steep critic
+    networks = build_networks(resolve(settings, 120))
+    step = ContrastiveStep(networks, digits.train.pixels, POLICIES["crop-flip"](8), penalty=10.0)
+    rows, images = torch.tensor([5, 2, 9, 7]), digits.train.pixels[[5, 2, 9, 7]]
+    generator = torch.Generator().manual_seed(1)
+    draws = [step.augmentation.draw(4, generator) for _ in range(2)]
     before = {k: v.clone() for k, v in networks.encoder.state_dict().items()}
-    # With share 0 the interpolates are the images themselves.
-    generator = torch.Generator().manual_seed(3)
-    whole = float(step._excess(views, views.flip(3), generator).detach())
-    assert whole >= 0
+    found = step._excess(rows, draws, slice(0, 4), torch.Generator().manual_seed(3))
     assert networks.encoder.training
     after = networks.encoder.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
+
+    # One pair at a time: the four pairs of views, then each mixed with another pair.
+    generator = torch.Generator().manual_seed(3)
+    other, share = torch.randperm(4, generator=generator), torch.rand(4, generator=generator)
+    views = [step.augmentation.apply(images, each) for each in draws]
+    pairs = [(views[0][i], views[1][i]) for i in range(4)]
+    for i, (j, s) in enumerate(zip(other.tolist(), share.tolist(), strict=True)):
+        pairs.append(tuple((1 - s) * view[i] + s * view[j] for view in views))
+    networks.encoder.eval(), networks.head.eval()
+    excess = []
+    for pair in pairs:
+        x, y = (view[None].clone().requires_grad_() for view in pair)
+        z = [networks.head(networks.encoder(each)) for each in (x, y)]
+        gradients = torch.autograd.grad(networks.loss.critic(*z).sum(), (x, y))
+        excess.append(float((sum(g.square().sum() for g in gradients).sqrt() - 1).relu() ** 2))
+    assert sum(excess) > 0
+    assert abs(float(found.detach()) - sum(excess) / 8) <= 1e-4 * sum(excess) / 8
 
 
 def test_wpc_logs_and_reduces_its_penalty(tmp_path, digits):

@@ -8,24 +8,10 @@ from pathlib import Path
 from ..data import DataError, Splits
 from ..models import Encoder
 from ..runs import Run, RunError
-from ..settings import SettingsError
 from .images import TrainImages, load_images, trained_encoder
 from .images.build import check_same_images
-from .images.settings import _device
 
-__all__ = ["check_moved", "check_run_images", "found_device", "load_run_images", "run_encoder"]
-
-
-def found_device(name: str) -> str:
-    """The device of that name, by training's rule.
-
-    Raises:
-        SettingsError: If there is no such device.
-    """
-    try:
-        return _device(name)
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
+__all__ = ["check_moved", "check_run_images", "load_run_images", "run_encoder"]
 
 
 def run_encoder(run: Run, device: str) -> Encoder:

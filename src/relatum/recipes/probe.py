@@ -31,7 +31,8 @@ from ..probes import (
 from ..runs import Run, RunError
 from ..settings import POSITIONAL, check_choices, choice
 from .images import TrainImages, read_settings, untrained_encoder
-from .inputs import check_moved, check_run_images, found_device, load_run_images, run_encoder
+from .images.settings import found_device
+from .inputs import check_moved, check_run_images, load_run_images, run_encoder
 from .pictures import embedding_map, neighbours
 from .tables import probe_table
 

@@ -75,7 +75,7 @@ def main(
     console = console if chief else Console(quiet=True)
     if settings.data not in EMBEDDED:
         for note in data_card(splits)["notes"]:
-            console.print(f"note: {note}", highlight=False, markup=False)
+            console.out(f"note: {note}", highlight=False)
     networks = build_networks(settings, place.group)
     plan = _plan(settings, len(splits.train))
     step, state = _prepare(settings, networks, splits, place.device)
@@ -90,7 +90,7 @@ def main(
             _forget_later_lines(run, state.step)
     if (run.path / "results" / "training.json").exists():
         done = f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do"
-        console.print(done, highlight=False, markup=False, soft_wrap=True)
+        console.out(done, highlight=False)
         return run
     nonfinite = None
     monitor = Monitor(
@@ -108,13 +108,13 @@ def main(
         if settings.on_nonfinite == "stop":
             raise
         nonfinite = error
-        console.print(f"recorded: {error}", highlight=False, markup=False, soft_wrap=True)
+        console.out(f"recorded: {error}", highlight=False)
     if chief:
         outcome = _outcome(run, settings, networks, state, plan, nonfinite)
         run.write_result("training", "training", {**outcome, "processes": place.group.size})
     if console.is_terminal:
         done = f"trained in {state.seconds:.0f} s; next: relatum probe {run.path}"
-        console.print(done, highlight=False, markup=False, soft_wrap=True)
+        console.out(done, highlight=False)
     return run
 
 
@@ -184,6 +184,8 @@ def _open_run(settings: TrainImages, splits: Splits) -> Run:
         run.write_json("data.json", data_card(splits))
         return run
     run = Run.open(settings.out)
+    if not (run.path / "data.json").exists():  # killed before it was written
+        run.write_json("data.json", data_card(splits))
     before = yaml.safe_load(run.config_text)
     now = yaml.safe_load(to_yaml(settings))
     changed = [
@@ -261,4 +263,4 @@ def _describe(
         f"# about {seconds / 60:.1f} minutes on {settings.device}\n"
         "# dry run: nothing was written"
     )
-    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    console.out(text, highlight=False)

@@ -113,7 +113,11 @@ def data_card(splits: Splits) -> dict[str, Any]:
         "notes": list(dict.fromkeys([*train.notes, *test.notes])),
         "skipped": [{"row": file.index, "id": file.id, "reason": file.reason} for file in skipped],
         "checksum": zlib.crc32(train.pixels.contiguous().numpy().data),
+        "test_checksum": zlib.crc32(test.pixels.contiguous().numpy().data),
     }
+
+
+_IDENTITY: Final = ("train", "test", "classes", "checksum", "test_checksum")
 
 
 def check_same_images(run: Run, splits: Splits) -> None:
@@ -122,12 +126,13 @@ def check_same_images(run: Run, splits: Splits) -> None:
     A split that is drawn anew from other files would put training images among the test images.
 
     Raises:
-        RunError: If the number of images, the classes or the training pixels differ.
+        RunError: If the number of images, the classes or the pixels differ.
     """
     if not (run.path / "data.json").exists():
         return
     seen, now = run.read_json("data.json"), data_card(splits)
-    changed = [key for key in ("train", "test", "classes", "checksum") if seen.get(key) != now[key]]
+    keys = [key for key in _IDENTITY if key in seen]  # older runs have no test_checksum
+    changed = [key for key in keys if seen[key] != now[key]]
     if changed:
         raise RunError(
             f"{run.path} was started on other images: {splits.train.source} has changed since "

@@ -17,11 +17,12 @@ from ...base import MomentObjective
 from ...data import POLICIES
 from ...models import ENCODERS
 from ...objectives import OBJECTIVES
-from ...settings import check_choices, check_seed, choice
+from ...settings import SettingsError, check_choices, check_seed, choice
 from ...training import OPTIMIZERS
 
 __all__ = [
     "TrainImages",
+    "found_device",
     "objective_parameters",
     "resolve",
     "steps_per_epoch",
@@ -269,7 +270,7 @@ def resolve(settings: TrainImages, rows: int) -> TrainImages:
         rows: Number of training images.
 
     Raises:
-        ValueError: If settings contradict each other or the number of images.
+        SettingsError: If settings contradict each other or the number of images.
     """
     critic = settings.critic or ("dot" if settings.objective in RAW_DOT else "cosine")
     images_a_step = settings.batch_size * settings.accumulate_steps
@@ -285,7 +286,7 @@ def resolve(settings: TrainImages, rows: int) -> TrainImages:
         augmentation=settings.augmentation or _augmentation(settings),
         learning_rate=_default(settings.learning_rate, rates[settings.optimizer]),
         warmup_epochs=_default(settings.warmup_epochs, min(10.0, round(epochs / 10, 6))),
-        device=_device(settings.device),
+        device=found_device(settings.device),
         tensorboard=_default(settings.tensorboard, _tensorboard_installed()),
         **objective_parameters(settings),
     )
@@ -297,12 +298,12 @@ def objective_parameters(settings: TrainImages) -> dict[str, Any]:
     """The parameters of the objective, given or default.
 
     Raises:
-        ValueError: If one is given that the objective does not have.
+        SettingsError: If one is given that the objective does not have.
     """
     known = inspect.signature(OBJECTIVES[settings.objective]).parameters
     for name in ("alpha", "beta", "gamma"):
         if getattr(settings, name) is not None and name not in known:
-            raise ValueError(f"objective {settings.objective!r} has no parameter {name}")
+            raise SettingsError(f"objective {settings.objective!r} has no parameter {name}")
     return {
         name: _default(getattr(settings, name), parameter.default)
         for name, parameter in known.items()
@@ -326,13 +327,18 @@ def _augmentation(settings: TrainImages) -> str:
     return "simclr-cifar" if stored_size(settings) <= 64 else "simclr"
 
 
-def _device(name: str) -> str:
+def found_device(name: str) -> str:
+    """The device of that name: auto, cpu, cuda or cuda:N.
+
+    Raises:
+        SettingsError: If there is no such device.
+    """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if name != "cpu" and not re.fullmatch(r"cuda(:\d+)?", name):
-        raise ValueError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
+        raise SettingsError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
     if name != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"device {name!r}: this machine has no CUDA device; use cpu")
+        raise SettingsError(f"device {name!r}: this machine has no CUDA device; use cpu")
     return name
 
 
@@ -341,43 +347,45 @@ def _tensorboard_installed() -> bool:
 
 
 def _check_together(settings: TrainImages, rows: int) -> None:
-    """Raises ValueError where two settings exclude each other."""
+    """Raises SettingsError where two settings exclude each other."""
     if settings.critic == "joint" and (settings.temperature or settings.learn_temperature):
-        raise ValueError("the joint critic has no temperature; leave out --temperature")
+        raise SettingsError("the joint critic has no temperature; leave out --temperature")
     if settings.penalty is not None and settings.objective != "wpc":
-        raise ValueError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
+        raise SettingsError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
     if settings.micro_batch_size is not None and settings.penalty:
-        raise ValueError("wpc's penalty needs the whole batch: leave out micro_batch_size")
+        raise SettingsError("wpc's penalty needs the whole batch: leave out micro_batch_size")
     if (settings.micro_batch_size or 0) > settings.batch_size:
-        raise ValueError(
+        raise SettingsError(
             f"micro_batch_size {settings.micro_batch_size} is larger than batch_size "
             f"{settings.batch_size}"
         )
     _check_moments(settings)
     if settings.queue_size and settings.pairing != "in_batch":
-        raise ValueError(
+        raise SettingsError(
             f"a queue replaces the negatives of pairing in_batch, got pairing {settings.pairing!r}"
         )
     if 0 < settings.queue_size < settings.batch_size:
-        raise ValueError(
+        raise SettingsError(
             f"queue_size {settings.queue_size} is smaller than batch_size {settings.batch_size}; "
             "the batch alone would give more negatives"
         )
     if settings.queue_size >= rows:
-        raise ValueError(
+        raise SettingsError(
             f"queue_size {settings.queue_size} is not smaller than the training set ({rows} "
             "images): the queue would hold older copies of the same images"
         )
 
 
 def _check_moments(settings: TrainImages) -> None:
-    """Raises ValueError where sums over micro-batches do not say enough."""
+    """Raises SettingsError where sums over micro-batches do not say enough."""
     asked = "moments_only" if settings.moments_only else "moment_decay"
     if not settings.moments_only and not settings.moment_decay:
         return
     if not isinstance(OBJECTIVES[settings.objective](), MomentObjective):
-        raise ValueError(f"{asked} belongs to rpc and chi2; {settings.objective} needs every score")
+        raise SettingsError(
+            f"{asked} belongs to rpc and chi2; {settings.objective} needs every score"
+        )
     if settings.critic == "joint":
-        raise ValueError(f"{asked} needs a critic that is an inner product; joint is not")
+        raise SettingsError(f"{asked} needs a critic that is an inner product; joint is not")
     if settings.queue_size:
-        raise ValueError(f"{asked} and a queue exclude each other: leave one out")
+        raise SettingsError(f"{asked} and a queue exclude each other: leave one out")
