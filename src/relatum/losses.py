@@ -21,7 +21,17 @@ from .base import (
     SeparableCritic,
 )
 from .distributed import ALONE, Group
-from .scores import PAIRINGS, Statistics, bank, explicit, statistics_of_pairs
+from .scores import (
+    PAIRINGS,
+    Statistics,
+    bank,
+    checked_prior,
+    debiased,
+    debiased_moments,
+    explicit,
+    from_matrix,
+    statistics_of_pairs,
+)
 
 __all__ = ["ContrastiveLoss", "gradient_penalty"]
 
@@ -55,11 +65,34 @@ class ContrastiveLoss(nn.Module):
             rows, as many as it has. Every process then has the loss of the whole batch, and the
             mean of their gradients is the gradient of one process with all rows
             (:mod:`relatum.distributed`). None is this process alone.
+        positive_prior: The share 0 <= τ < 1 of negatives that are thought to be of the anchor's
+            own class, 1 / C for C equally common classes; 0, the default, takes all as true
+            negatives. See below.
+
+    **Debiased negatives** (``positive_prior``, the τ⁺ of the source). The objective sees
+    :math:`(E_Q φ - τ E_P φ) / (1 - τ)` wherever it takes an expectation :math:`E_Q φ` over
+    negatives. Exponentials stop at the lowest value they can have: an anchor with K negatives has
+
+    .. math:: \sum_j e^{f_{ij}} \;\to\; K \max\Big( \frac{1}{1 - τ}\Big(\frac1K \sum_j e^{f_{ij}}
+        - τ e^{f_{ii}}\Big), e^{-1/T} \Big)
+
+    so CPC, WPC, DV, NWJ and Logistic need a critic with a lowest score (``Cosine``, a normalised
+    ``TwoTower``, or any with an attribute ``lowest``). Hinge takes a maximum, which has no such
+    form. RPC and JS work with any critic and have *no* floor: estimates of :math:`E f^2` and of
+    softplus may be negative, and where scores have no bound either, a batch then has no best loss
+    (RPC keeps one if :math:`β > γ τ / (1 - τ)`). τ is about what ids leave: with ``ids=`` of
+    classes it is 0. Only the loss is debiased; :meth:`scores` are as they are, so that what is read
+    from them, such as mutual information, keeps its meaning.
 
     Raises:
         TypeError: If the objective or critic is not one, or inputs are not floating point.
         ValueError: If the pairing is unknown, a two-view pairing meets a critic whose sides
-            differ, shapes do not fit, or nothing is left to contrast with.
+            differ, shapes do not fit, nothing is left to contrast with, or ``positive_prior`` is
+            outside its range or does not go with the objective or the critic.
+
+    References:
+        Debiased Contrastive Learning (Chuang et al., 2020), section 4.
+        https://arxiv.org/abs/2007.00224
 
     Example:
         >>> from relatum import RPC, Cosine
@@ -76,6 +109,7 @@ class ContrastiveLoss(nn.Module):
         pairing: str | None = None,
         block_size: int | None = None,
         group: Group | None = None,
+        positive_prior: float = 0.0,
     ) -> None:
         super().__init__()
         if isinstance(objective, type | SeparableCritic) or not callable(objective):
@@ -95,6 +129,8 @@ class ContrastiveLoss(nn.Module):
         self.objective, self.critic = objective, critic
         self.pairing, self.block_size = pairing, block_size
         self.group = ALONE if group is None else group
+        self.positive_prior = checked_prior(positive_prior)
+        self._check_debiased()
         if pairing == "two_view":
             self._check_symmetric()
 
@@ -150,6 +186,9 @@ class ContrastiveLoss(nn.Module):
 
     def from_scores(self, scores: Scores) -> Float[Tensor, ""]:
         """The loss of scores that are at hand."""
+        if self.positive_prior:
+            lowest = getattr(self.critic, "lowest", None)
+            scores = debiased(scores, self.positive_prior, lowest)
         if isinstance(self.objective, CrossEntropyObjective):
             return self.objective.cross_entropy(scores)
         return -self.objective(scores)
@@ -199,12 +238,16 @@ class ContrastiveLoss(nn.Module):
             ValueError: If there is only one pair, which has no negatives.
         """
         assert isinstance(self.objective, MomentObjective)
-        both = self.pairing == "in_batch_symmetric"
-        return -self.objective.from_moments(*total.moments(self.group, both))
+        positives, negatives = total.moments(self.group, self.pairing == "in_batch_symmetric")
+        if self.positive_prior:
+            negatives = debiased_moments(negatives, positives, self.positive_prior)
+        return -self.objective.from_moments(positives, negatives)
 
     def extra_repr(self) -> str:
         """Shown by ``print(loss)``."""
         shown = f"{self.objective}, pairing={self.pairing!r}, block_size={self.block_size}"
+        if self.positive_prior:
+            shown += f", positive_prior={self.positive_prior:.6g}"
         return shown if self.group.size == 1 else f"{shown}, {self.group}"
 
     def _given(
@@ -247,6 +290,16 @@ class ContrastiveLoss(nn.Module):
             self.critic, x, y, negatives, ids=ids, candidate_ids=candidates, mask=mask,
             block_size=self.block_size, group=self.group,
         )  # fmt: skip
+
+    def _check_debiased(self) -> None:
+        """Tries the loss on four scores: what the objective asks of its negatives shows there."""
+        if not self.positive_prior:
+            return
+        try:
+            self.from_scores(from_matrix(torch.zeros(2, 2)))
+        except ValueError as error:
+            names = f"{type(self.objective).__name__} with {type(self.critic).__name__}"
+            raise ValueError(f"{names}: {error}") from None
 
     def _check_symmetric(self) -> None:
         if not getattr(self.critic, "symmetric", False):
