@@ -10,6 +10,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "relatum"
 ALLOWED: dict[str, set[str]] = {
     # ground floor: each stands alone
     "base": set(),
+    "arrays": set(),
+    "penalty": set(),
     "surrogates": set(),
     "relative": set(),
     "diagnostics": set(),
@@ -24,16 +26,16 @@ ALLOWED: dict[str, set[str]] = {
     "scores": {"base", "distributed"},
     "objectives": {"base", "surrogates", "relative"},
     # what binds them
-    "losses": {"base", "distributed", "scores"},
+    "losses": {"arrays", "base", "distributed", "scores"},
     "training": {"distributed", "runs"},
     "report": {"runs", "probes"},
     "recipes": {
         "base", "critics", "data", "diagnostics", "distributed", "losses", "models", "objectives",
-        "probes", "report", "runs", "scores", "settings", "training",
+        "penalty", "probes", "report", "runs", "scores", "settings", "training",
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},
-    "__init__": {"critics", "distributed", "losses", "objectives", "relative"},
+    "__init__": {"critics", "distributed", "losses", "objectives", "penalty", "relative"},
 }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``,
 
 from .critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
 from .distributed import Group
-from .losses import ContrastiveLoss, gradient_penalty
+from .losses import ContrastiveLoss
 from .objectives import (
     CPC,
     DV,
@@ -30,6 +30,7 @@ from .objectives import (
     Logistic,
     chi_square,
 )
+from .penalty import gradient_penalty
 from .relative import (
     density_ratio,
     least_squares_form,

@@ -41,7 +41,8 @@ class Critic(Protocol):
     """A score for pairs, broadcasting over leading axes.
 
     ``critic(x[:, None], y[None])`` is the matrix of all pairs and ``critic(x[:, None], negatives)``
-    the scores of explicit negatives of shape ``(n, k, d)``.
+    the scores of explicit negatives of shape ``(n, k, d)``. A critic whose scores have a lower end
+    may say so by an attribute ``lowest``, a number or scalar tensor.
 
     Attributes:
         symmetric: Whether f(x, y) = f(y, x) for all pairs, which two-view pairings need.

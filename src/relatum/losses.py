@@ -3,15 +3,21 @@ r"""The loss: one module that binds an objective, a critic and a pairing."""
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from .arrays import (
+    Features,
+    Integers,
+    boolean_mask,
+    check_same_width,
+    features,
+    integer_ids,
+    one_dtype,
+)
 from .base import (
     Critic,
     CrossEntropyObjective,
@@ -21,15 +27,20 @@ from .base import (
     SeparableCritic,
 )
 from .distributed import ALONE, Group
-from .scores import PAIRINGS, MovingMoments, Statistics, bank, explicit, statistics_of_pairs
+from .scores import (
+    PAIRINGS,
+    MovingMoments,
+    Statistics,
+    bank,
+    checked_prior,
+    debiased,
+    debiased_moments,
+    explicit,
+    from_matrix,
+    statistics_of_pairs,
+)
 
-__all__ = ["ContrastiveLoss", "gradient_penalty"]
-
-Features = Tensor | NDArray[Any]
-"""Embeddings, (n, d): tensors of any floating type, or numpy arrays."""
-
-Integers = Tensor | NDArray[Any] | Sequence[Any]
-"""Ids: integers of any type, as tensor, array or list."""
+__all__ = ["ContrastiveLoss"]
 
 
 class ContrastiveLoss(nn.Module):
@@ -55,11 +66,34 @@ class ContrastiveLoss(nn.Module):
             rows, as many as it has. Every process then has the loss of the whole batch, and the
             mean of their gradients is the gradient of one process with all rows
             (:mod:`relatum.distributed`). None is this process alone.
+        positive_prior: The share 0 <= τ < 1 of negatives that are thought to be of the anchor's
+            own class, 1 / C for C equally common classes; 0, the default, takes all as true
+            negatives. See below.
+
+    **Debiased negatives** (``positive_prior``, the τ⁺ of the source). The objective sees
+    :math:`(E_Q φ - τ E_P φ) / (1 - τ)` wherever it takes an expectation :math:`E_Q φ` over
+    negatives. Exponentials stop at the lowest value they can have: an anchor with K negatives has
+
+    .. math:: \sum_j e^{f_{ij}} \;\to\; K \max\Big( \frac{1}{1 - τ}\Big(\frac1K \sum_j e^{f_{ij}}
+        - τ e^{f_{ii}}\Big), e^{-1/T} \Big)
+
+    so CPC, WPC, DV, NWJ and Logistic need a critic with a lowest score (``Cosine``, a normalised
+    ``TwoTower``, or any with an attribute ``lowest``). Hinge takes a maximum, which has no such
+    form. RPC and JS work with any critic and have *no* floor: estimates of :math:`E f^2` and of
+    softplus may be negative, and where scores have no bound either, a batch then has no best loss
+    (RPC keeps one if :math:`β > γ τ / (1 - τ)`). τ is about what ids leave: with ``ids=`` of
+    classes it is 0. Only the loss is debiased; :meth:`scores` are as they are, so that what is read
+    from them, such as mutual information, keeps its meaning.
 
     Raises:
         TypeError: If the objective or critic is not one, or inputs are not floating point.
         ValueError: If the pairing is unknown, a two-view pairing meets a critic whose sides
-            differ, shapes do not fit, or nothing is left to contrast with.
+            differ, shapes do not fit, nothing is left to contrast with, or ``positive_prior`` is
+            outside its range or does not go with the objective or the critic.
+
+    References:
+        Debiased Contrastive Learning (Chuang et al., 2020), section 4.
+        https://arxiv.org/abs/2007.00224
 
     Example:
         >>> from relatum import RPC, Cosine
@@ -76,6 +110,7 @@ class ContrastiveLoss(nn.Module):
         pairing: str | None = None,
         block_size: int | None = None,
         group: Group | None = None,
+        positive_prior: float = 0.0,
     ) -> None:
         super().__init__()
         if isinstance(objective, type | SeparableCritic) or not callable(objective):
@@ -95,6 +130,8 @@ class ContrastiveLoss(nn.Module):
         self.objective, self.critic = objective, critic
         self.pairing, self.block_size = pairing, block_size
         self.group = ALONE if group is None else group
+        self.positive_prior = checked_prior(positive_prior)
+        self._check_debiased()
         if pairing == "two_view":
             self._check_symmetric()
 
@@ -128,17 +165,17 @@ class ContrastiveLoss(nn.Module):
             unsupported: Anything else is refused by name.
         """
         _refuse(unsupported)
-        x, y = _features("x", x), _features("y", y)
+        x, y = features("x", x), features("y", y)
         _check_pair(x, y, self.group)
-        x, y = _one_dtype(x, y)
-        own = _ids("ids", ids, (len(x),), x)
+        x, y = one_dtype(x, y)
+        own = integer_ids("ids", ids, (len(x),), x)
         if negatives is None:
             for name, value in (("negative_ids", negative_ids), ("negative_mask", negative_mask)):
                 if value is not None:
                     raise ValueError(f"{name} describes given negatives: pass negatives= as well")
             if self.pairing in (None, "two_view"):
                 self._check_symmetric()
-                _check_same_width(x, y)
+                check_same_width(x, y)
             pairing = PAIRINGS[self.pairing or "two_view"]
             return pairing(self.critic, x, y, ids=own, block_size=self.block_size, group=self.group)
         if self.pairing not in (None, "in_batch"):
@@ -150,6 +187,9 @@ class ContrastiveLoss(nn.Module):
 
     def from_scores(self, scores: Scores) -> Float[Tensor, ""]:
         """The loss of scores that are at hand."""
+        if self.positive_prior:
+            lowest = getattr(self.critic, "lowest", None)
+            scores = debiased(scores, self.positive_prior, lowest)
         if isinstance(self.objective, CrossEntropyObjective):
             return self.objective.cross_entropy(scores)
         return -self.objective(scores)
@@ -183,13 +223,13 @@ class ContrastiveLoss(nn.Module):
                 f"statistics need a separable critic, such as Cosine or Bilinear; "
                 f"{type(self.critic).__name__} is not"
             )
-        x, y = _features("x", x), _features("y", y)
+        x, y = features("x", x), features("y", y)
         _check_pair(x, y, ALONE)
         views = self.pairing in (None, "two_view")
         if views:
             self._check_symmetric()
-            _check_same_width(x, y)
-        x, y = _one_dtype(x, y)
+            check_same_width(x, y)
+        x, y = one_dtype(x, y)
         return statistics_of_pairs(self.critic, x, y, views)
 
     def from_statistics(
@@ -205,15 +245,18 @@ class ContrastiveLoss(nn.Module):
             ValueError: If there is only one pair, which has no negatives.
         """
         assert isinstance(self.objective, MomentObjective)
-        both = self.pairing == "in_batch_symmetric"
-        positives, negatives = total.moments(self.group, both)
+        positives, negatives = total.moments(self.group, self.pairing == "in_batch_symmetric")
         if past is not None:
             negatives = past.blend(negatives, total, self.group)
+        if self.positive_prior:
+            negatives = debiased_moments(negatives, positives, self.positive_prior)
         return -self.objective.from_moments(positives, negatives)
 
     def extra_repr(self) -> str:
         """Shown by ``print(loss)``."""
         shown = f"{self.objective}, pairing={self.pairing!r}, block_size={self.block_size}"
+        if self.positive_prior:
+            shown += f", positive_prior={self.positive_prior:.6g}"
         return shown if self.group.size == 1 else f"{shown}, {self.group}"
 
     def _given(
@@ -225,7 +268,7 @@ class ContrastiveLoss(nn.Module):
         negative_ids: Integers | None,
         negative_mask: Integers | None,
     ) -> Scores:
-        negatives = _features("negatives", given)
+        negatives = features("negatives", given)
         shape = tuple(negatives.shape)
         if negatives.ndim not in (2, 3) or (negatives.ndim == 3 and shape[0] != len(x)):
             raise ValueError(
@@ -244,9 +287,9 @@ class ContrastiveLoss(nn.Module):
             raise ValueError(
                 "given negatives are matched by ids only if both ids= and negative_ids= are passed"
             )
-        x, y, negatives = _one_dtype(x, y, negatives)
-        candidates = _ids("negative_ids", negative_ids, shape[:-1], x)
-        mask = _mask(negative_mask, (len(x), shape[-2]), x)
+        x, y, negatives = one_dtype(x, y, negatives)
+        candidates = integer_ids("negative_ids", negative_ids, shape[:-1], x)
+        mask = boolean_mask(negative_mask, (len(x), shape[-2]), x)
         if negatives.ndim == 3:
             return explicit(
                 self.critic, x, y, negatives, ids=ids, negative_ids=candidates, mask=mask,
@@ -257,6 +300,16 @@ class ContrastiveLoss(nn.Module):
             block_size=self.block_size, group=self.group,
         )  # fmt: skip
 
+    def _check_debiased(self) -> None:
+        """Tries the loss on four scores: what the objective asks of its negatives shows there."""
+        if not self.positive_prior:
+            return
+        try:
+            self.from_scores(from_matrix(torch.zeros(2, 2)))
+        except ValueError as error:
+            names = f"{type(self.objective).__name__} with {type(self.critic).__name__}"
+            raise ValueError(f"{names}: {error}") from None
+
     def _check_symmetric(self) -> None:
         if not getattr(self.critic, "symmetric", False):
             raise ValueError(
@@ -264,66 +317,6 @@ class ContrastiveLoss(nn.Module):
                 f"f(x, y) = f(y, x); {type(self.critic).__name__} is not: use pairing='in_batch' "
                 "or 'in_batch_symmetric'"
             )
-
-
-def gradient_penalty(
-    critic_of_inputs: Callable[[Tensor, Tensor], Tensor],
-    x: Tensor,
-    y: Tensor,
-    *,
-    target: float = 1.0,
-    one_sided: bool = True,
-) -> Float[Tensor, ""]:
-    r"""The Lipschitz penalty of WPC: how far the score's gradient exceeds the target.
-
-    .. math:: \frac1n \sum_i \max\big(0, \|\nabla_{(x, y)} f(x_i, y_i)\|_2 - c\big)^2
-
-    with c the target; two-sided, :math:`(\|\nabla f\| - c)^2`. The gradient is taken with respect
-    to both *inputs* of the pair, per pair, so the critic given here runs from the networks' inputs
-    to the score, and must not mix pairs: put batch normalisation in evaluation mode. A pair whose
-    gradient vanishes contributes its value and no gradient (never NaN).
-
-    Args:
-        critic_of_inputs: Takes (x, y) and gives n scores.
-        x: Inputs of one side, (n, ...), for example images.
-        y: Inputs of the other side, (n, ...).
-        target: The Lipschitz constant c >= 0.
-        one_sided: Whether gradients below the target are free.
-
-    Raises:
-        ValueError: If the scores are not one per pair, or the target is negative.
-
-    References:
-        Wasserstein Dependency Measure for Representation Learning (Ozair et al., 2019);
-        one-sided form of Improved Training of Wasserstein GANs (Gulrajani et al., 2017).
-
-    Example:
-        >>> x = torch.ones(2, 3)
-        >>> gradient_penalty(lambda a, b: 2 * (a + b).sum(1), x, x)  # (√(6 · 4) − 1)²
-        tensor(15.2020)
-    """
-    if not target >= 0:
-        raise ValueError(f"target must be at least 0, got {target}")
-    with torch.enable_grad():
-        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
-        scores = critic_of_inputs(x, y)
-        if scores.shape != (len(x),):
-            raise ValueError(
-                f"critic_of_inputs must give one score per pair, shape ({len(x)},); "
-                f"got {tuple(scores.shape)}"
-            )
-        gradients = torch.autograd.grad(
-            scores.sum(), (x, y), create_graph=True, materialize_grads=True
-        )
-        # Squares of half-precision gradients overflow above 256.
-        wide = [g.float() if g.dtype.itemsize < 4 else g for g in gradients]
-        square = sum(g.flatten(1).square().sum(1) for g in wide)
-        assert isinstance(square, Tensor)
-        # √ has slope ∞ at 0; there the norm is 0 and its gradient is set to 0.
-        zero = square == 0
-        norm = square.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
-        excess = norm - target
-        return (excess.relu() if one_sided else excess).square().mean()
 
 
 def _refuse(unsupported: dict[str, Any]) -> None:
@@ -337,19 +330,6 @@ def _refuse(unsupported: dict[str, Any]) -> None:
         known = ["ids", "negatives", "negative_ids", "negative_mask"]
         near = difflib.get_close_matches(name, known, 1, 0)
         raise TypeError(f"unknown argument {name!r}; the nearest is {near[0]!r}")
-
-
-def _features(name: str, value: object) -> Float[Tensor, ...]:
-    if isinstance(value, np.ndarray):
-        # A copy: torch takes neither negative strides nor read-only arrays.
-        value = torch.from_numpy(np.array(value, order="C"))
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a tensor or array, got {type(value).__name__}")
-    if not value.is_floating_point():
-        raise TypeError(
-            f"{name} must be floating point, got {value.dtype}: convert it with .float()"
-        )
-    return value
 
 
 def _check_pair(x: Tensor, y: Tensor, group: Group) -> None:
@@ -369,51 +349,3 @@ def _check_pair(x: Tensor, y: Tensor, group: Group) -> None:
         raise ValueError(f"x and y hold nothing: {shapes}")
     if x.device != y.device:
         raise ValueError(f"x is on {x.device}, y on {y.device}")
-
-
-def _one_dtype(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """The widest of the types, for all: float32 and float64 sides meet in float64."""
-    wide = tensors[0].dtype
-    for tensor in tensors[1:]:
-        wide = torch.promote_types(wide, tensor.dtype)
-    return tuple(tensor.to(wide) for tensor in tensors)
-
-
-def _check_same_width(x: Tensor, y: Tensor) -> None:
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(
-            f"two views must have one width, got shapes {tuple(x.shape)} and {tuple(y.shape)}"
-        )
-
-
-def _ids(name: str, ids: object, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
-    if ids is None:
-        return None
-    tensor = _as_tensor(name, ids)
-    if tensor.is_floating_point() or tensor.is_complex():
-        raise TypeError(f"{name} must be integers, got {tensor.dtype}")
-    if tuple(tensor.shape) != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
-    signed = tensor.to(device=like.device, dtype=torch.int64)
-    if tensor.dtype == torch.uint64 and bool((signed < 0).any()):
-        raise ValueError(f"{name} must be below 2**63: larger ones do not fit signed integers")
-    return signed
-
-
-def _mask(mask: object, shape: tuple[int, ...], like: Tensor) -> Tensor | None:
-    if mask is None:
-        return None
-    tensor = _as_tensor("negative_mask", mask)
-    if tensor.dtype != torch.bool:
-        raise TypeError(f"negative_mask must be boolean (True = counts), got {tensor.dtype}")
-    if tuple(tensor.shape) != shape:
-        raise ValueError(f"negative_mask must have shape {shape}, got {tuple(tensor.shape)}")
-    return tensor.to(like.device)
-
-
-def _as_tensor(name: str, value: object) -> Tensor:
-    try:
-        # A copy of arrays: torch takes neither negative strides nor read-only ones.
-        return torch.as_tensor(np.array(value) if isinstance(value, np.ndarray) else value)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name} cannot be read as integers: {error}") from None

@@ -107,6 +107,12 @@ class Cosine(nn.Module):
         u = _direction(x) * root
         return u, u if x is y else _direction(y) * root
 
+    @property
+    def lowest(self) -> Float[Tensor, ""] | float:
+        """−1/T, the score of opposite directions; with gradient if T is learned."""
+        root = self.temperature.root()
+        return -root * root
+
 
 def _direction(x: Tensor) -> Tensor:
     """X / ‖x‖ along the last axis; 0 for a zero vector."""
@@ -247,6 +253,11 @@ class TwoTower(nn.Module):
     def temperature(self) -> Temperature:
         """The temperature of the inner product."""
         return self.inner.temperature
+
+    @property
+    def lowest(self) -> Float[Tensor, ""] | float | None:
+        """−1/T if the towers' outputs are normalised; None if scores have no lower end."""
+        return self.inner.lowest if isinstance(self.inner, Cosine) else None
 
     def forward(self, x: Float[Tensor, "*a dx"], y: Float[Tensor, "*b dy"]) -> Float[Tensor, "*c"]:
         """The scores, broadcasting over leading axes."""

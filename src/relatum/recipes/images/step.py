@@ -19,8 +19,8 @@ from ...base import CrossEntropyObjective, InformationObjective, Scores
 from ...data import Augmentation, Draws
 from ...diagnostics import alignment, effective_rank, uniformity
 from ...distributed import Group
-from ...losses import gradient_penalty
 from ...models import average_running_statistics
+from ...penalty import gradient_penalty
 from ...scores import MovingMoments, Statistics
 from ...training import EmbeddingBank, StepOutput
 from .build import Networks
