@@ -98,7 +98,7 @@ def arguments() -> argparse.Namespace:
 
 def check_all(console: Console) -> dict[str, Check]:
     """Every contestant against the definition; who computes something else is named."""
-    checks = {c.name: check(c) for c in CONTESTANTS if c.kind != "floor"}
+    checks = {c.name: check(c) for c in BY_NAME.values() if c.kind != "floor"}
     for name, found in checks.items():
         if not found.correct:
             console.print(f"{name} computes another formula than it is compared as: {found}")

@@ -156,7 +156,7 @@ def page(
         "",
     ]
     if device == "cpu":
-        lines += ["## Targets", "", "At 4,096 pairs, on two processors:", ""]
+        lines += ["## Targets", "", "At 4,096 pairs; they were set for two processors:", ""]
         lines += [*target_table(targets(cells, checks)), ""]
     for pairs in sorted({cell.pairs for cell in cells}):
         same = [cell for cell in cells if cell.pairs == pairs]
@@ -182,16 +182,16 @@ no exponential, no normalisation. A loss that uses the symmetry could come below
 computes its tiles anew in the backward pass does more. The column *negatives* is what
 `loss.scores(x, y).negatives` says of itself.""".replace("\n", " ")
 
-PEERS = """Each contestant against the definition, pair by pair in float64, on 12 pairs: relative
-differences of value and gradient. A row is compared as what it computes; one that is off by
-more than 1e-5 in float64 is marked and not ranked. lightly holds the four N x N blocks of the
-two-view scores and copies of them. pytorch-metric-learning's `SelfSupervisedLoss` with its
-default `symmetric=True` stacks both views (two-view NT-Xent: with one positive each, its own
-way of counting positives makes no difference); with `symmetric=False` only the first view is an
-anchor (in-batch). It holds a matrix of positives x negative *pairs*, cubic in N. open_clip's
-loss takes normalised features and a scale of 1 / T; here the normalisation, which its model
-does, is inside the time. info-nce-pytorch without given negatives is in-batch with one
-direction.""".replace("\n", " ")
+PEERS = """Each contestant against the definition, pair by pair in float64, on 12 pairs:
+relative differences of value and gradient. A row is compared as what it computes; one that is
+off by more than 1e-5 in float64 is marked and not ranked. lightly holds the four N x N blocks
+of the two-view scores and copies of them. pytorch-metric-learning's `SelfSupervisedLoss` with
+its default `symmetric=True` stacks both views (two-view NT-Xent: with one positive each, its
+own way of counting positives makes no difference); with `symmetric=False` only the first view
+is an anchor (in-batch; checked, not timed). It holds a matrix of positives x negative *pairs*,
+cubic in N. open_clip's loss takes normalised features and a scale of 1 / T; here the
+normalisation, which its model does, is inside the time. info-nce-pytorch without given
+negatives is in-batch with one direction.""".replace("\n", " ")
 
 
 def target_table(found: Sequence[Target]) -> list[str]:
