@@ -250,6 +250,8 @@ def test_queue_excludes_own_images_and_enters_the_checkpoint(tmp_path, digits):
     ("changes", "message"),
     [
         ({"queue_size": 120}, r"queue_size 120 is not smaller than the training set \(120 images"),
+        ({"positive_prior": 1.0}, r"positive_prior must be in \[0, 1\), got 1.0"),
+        ({"positive_prior": 0.1}, "unbounded scores .critic dot. has no best loss"),
         ({"moment_decay": 1.0}, r"moment_decay must be in \[0, 1\), got 1.0"),
         ({"moment_decay": 0.5, "objective": "cpc"}, "moment_decay belongs to rpc and chi2"),
         ({"moments_only": True, "objective": "js"}, "moments_only belongs to rpc and chi2"),

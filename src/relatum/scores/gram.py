@@ -35,6 +35,7 @@ class Gram:
         both: Whether candidates are anchors too; every pair is then a negative of two anchors.
         group: The processes whose candidates count as well.
         rest: Makes the strategy for every reduction but the moments; called when one is asked for.
+        otherwise: What that will be, in a word.
     """
 
     def __init__(
@@ -44,13 +45,15 @@ class Gram:
         both: bool,
         group: Group,
         rest: Callable[[], Strategy],
+        otherwise: str,
     ) -> None:
-        self.counts = counts
+        self.counts, self._otherwise = counts, otherwise
         self._statistics, self._both, self._group, self._rest = statistics, both, group, rest
 
     def __repr__(self) -> str:
         shared = "" if self._group.size == 1 else f", summed over {self._group.size} processes"
-        return f"Gram(moments of {len(self.counts)} anchors in linear time{shared})"
+        n = len(self.counts)
+        return f"Gram(moments of {n} anchors in linear time{shared}; else {self._otherwise})"
 
     @cached_property
     def rest(self) -> Strategy:

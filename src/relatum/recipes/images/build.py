@@ -82,7 +82,14 @@ def build_networks(settings: TrainImages, group: Group = ALONE) -> Networks:
             group_normalized(network)
     objective = OBJECTIVES[settings.objective](**objective_parameters(settings))
     scorer = cast(Critic, critic)  # nn.Module's attributes have no types of their own
-    loss = ContrastiveLoss(objective, scorer, settings.pairing, settings.block_size, group)
+    loss = ContrastiveLoss(
+        objective,
+        scorer,
+        settings.pairing,
+        settings.block_size,
+        group=group,
+        positive_prior=settings.positive_prior,
+    )
     return Networks(encoder, head, loss)
 
 

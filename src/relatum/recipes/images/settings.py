@@ -111,6 +111,10 @@ class TrainImages:
     """Take the negatives from a queue of so many past embeddings instead of from the batch (own
     images excluded; while it is empty, in the first step, the batch serves). 0 = no queue."""
 
+    positive_prior: float = 0.0
+    """Share of the negatives thought to be of the anchor's own class, in [0, 1): the loss is
+    debiased of them. 1 / C for C equally common classes; 0 = off."""
+
     encoder: str = choice("conv-small", ENCODERS)
     """The network whose output is the representation."""
 
@@ -229,6 +233,8 @@ class TrainImages:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ValueError(f"{name} must be at least 0, got {value}")
+        if not 0 <= self.positive_prior < 1:
+            raise ValueError(f"positive_prior must be in [0, 1), got {self.positive_prior}")
         if not 0 <= self.moment_decay < 1:
             raise ValueError(f"moment_decay must be in [0, 1), got {self.moment_decay}")
         if self.batch_size < 2:
@@ -360,6 +366,7 @@ def _check_together(settings: TrainImages, rows: int) -> None:
             f"{settings.batch_size}"
         )
     _check_moments(settings)
+    _check_debiased(settings)
     if settings.queue_size and settings.pairing != "in_batch":
         raise SettingsError(
             f"a queue replaces the negatives of pairing in_batch, got pairing {settings.pairing!r}"
@@ -389,3 +396,22 @@ def _check_moments(settings: TrainImages) -> None:
         raise SettingsError(f"{asked} needs a critic that is an inner product; joint is not")
     if settings.queue_size:
         raise SettingsError(f"{asked} and a queue exclude each other: leave one out")
+
+
+def _check_debiased(settings: TrainImages) -> None:
+    """Raises SettingsError where a debiased batch would have no best loss."""
+    prior = settings.positive_prior
+    if not prior or settings.critic == "cosine" or settings.objective not in ("rpc", "chi2", "js"):
+        return
+    beta, gamma = settings.beta or 0.0, settings.gamma or 0.0
+    if settings.objective == "rpc" and beta > gamma * prior / (1 - prior):
+        return
+    raise SettingsError(
+        f"positive_prior {prior} with {settings.objective} and unbounded scores (critic "
+        f"{settings.critic}) has no best loss: use --critic cosine"
+        + (
+            f", or beta above gamma * prior / (1 - prior) = {gamma * prior / (1 - prior):.4g}"
+            if settings.objective == "rpc"
+            else ""
+        )
+    )
