@@ -1,8 +1,10 @@
 """Training on several processes is training on one: losses, gradients, whole runs."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -98,43 +100,55 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
 def torchrun(count, out, *options):
-    """``torchrun --nproc-per-node COUNT -m relatum train images``."""
+    """``torchrun --nproc-per-node COUNT -m relatum train images``, started."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count)]
     settings = (
-        "--data digits --image-size 8 --limit 60 --batch-size 25 --epochs 2 --normalization sync"
+        "--data digits --image-size 8 --limit 60 --batch-size 25 --epochs 6 --normalization sync"
         " --checkpoint-every 1 --log-every 1 --no-tensorboard --device cpu --optimizer sgd"
         " --projection-dim 8 --projection-layers 2"
     ).split()
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
+    return subprocess.Popen(
         [*command, "-m", "relatum", "train", "images", *settings, "--out", str(out), *options],
-        capture_output=True, text=True, env=environment, timeout=300,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        start_new_session=True,
     )  # fmt: skip
 
 
+def finished(process):
+    said, complained = process.communicate(timeout=300)
+    assert process.returncode == 0, complained
+    return said
+
+
 @pytest.mark.slow
-def test_torchrun_and_resume(tmp_path):
-    """Two processes write one run, equal to that of one process, and continue it."""
-    for count in (1, 2):
-        done = torchrun(count, tmp_path / f"{count}")
-        assert done.returncode == 0, done.stderr
+def test_torchrun_killed_and_resumed(tmp_path):
+    """Two processes write one run, equal to that of one process, and continue it after a kill."""
+    finished(torchrun(1, tmp_path / "1"))
+    process = torchrun(2, tmp_path / "2")
+    lines = tmp_path / "2" / "metrics.jsonl"
+    while process.poll() is None and (not lines.exists() or lines.read_text().count("\n") < 2):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    for _ in range(2):
+        said = finished(torchrun(2, tmp_path / "2", "--resume"))
+    assert "is finished (12 of 12 steps)" in said
     one, two = (Run.open(tmp_path / str(count)) for count in (1, 2))
-    assert [line["step"] for line in two.metrics()] == [1, 2, 3, 4]
+    assert [line["step"] for line in two.metrics()] == list(range(1, 13))
     assert two.read_json("results/training.json")["payload"]["processes"] == 2
     for a, b in zip(one.metrics(), two.metrics(), strict=True):
-        assert abs(a["loss"] - b["loss"]) < 1e-5
+        assert abs(a["loss"] - b["loss"]) < 1e-4
     first, second = (load_checkpoint(run.checkpoint)["modules"] for run in (one, two))
     for module, state in first.items():
         for key, value in state.items():
-            torch.testing.assert_close(second[module][key], value, rtol=1e-3, atol=1e-4)
-    again = torchrun(2, tmp_path / "2", "--resume")
-    assert again.returncode == 0, again.stderr
-    assert "is finished" in again.stdout
+            torch.testing.assert_close(second[module][key], value, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.slow
 def test_fewer_pairs_than_processes(tmp_path):
-    done = torchrun(3, tmp_path / "run", "--batch-size", "2")
-    assert done.returncode != 0
-    assert "fewer pairs than there are processes (3)" in done.stderr
+    process = torchrun(3, tmp_path / "run", "--batch-size", "2")
+    _, complained = process.communicate(timeout=300)
+    assert process.returncode != 0
+    assert "fewer pairs than there are processes (3)" in complained
     assert not (tmp_path / "run").exists()
