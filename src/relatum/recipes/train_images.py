@@ -92,7 +92,7 @@ def main(
         done = f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do"
         console.out(done, highlight=False)
         return run
-    nonfinite = None
+    nonfinite, began = None, state.step
     monitor = Monitor(
         run,
         plan.steps,
@@ -111,7 +111,10 @@ def main(
         console.out(f"recorded: {error}", highlight=False)
     if chief:
         outcome = _outcome(run, settings, networks, state, plan, nonfinite)
-        run.write_result("training", "training", {**outcome, "processes": place.group.size})
+        steps = max(1, state.step - began)
+        sent = {kind: count // steps for kind, count in place.group.sent.items()}
+        outcome |= {"processes": place.group.size, "bytes_sent_per_step": sent}
+        run.write_result("training", "training", outcome)
     if console.is_terminal:
         done = f"trained in {state.seconds:.0f} s; next: relatum probe {run.path}"
         console.out(done, highlight=False)

@@ -371,11 +371,6 @@ def _check_together(settings: TrainImages, rows: int) -> None:
         raise SettingsError(
             f"a queue replaces the negatives of pairing in_batch, got pairing {settings.pairing!r}"
         )
-    if 0 < settings.queue_size < settings.batch_size:
-        raise SettingsError(
-            f"queue_size {settings.queue_size} is smaller than batch_size {settings.batch_size}; "
-            "the batch alone would give more negatives"
-        )
     if settings.queue_size >= rows:
         raise SettingsError(
             f"queue_size {settings.queue_size} is not smaller than the training set ({rows} "
