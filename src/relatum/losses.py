@@ -12,6 +12,9 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+# torch.compiler.disable, loading the compiler at the first call and not at the import of relatum.
+from torch._compile import _disable_dynamo as eagerly
+
 from .base import (
     Critic,
     CrossEntropyObjective,
@@ -98,10 +101,12 @@ class ContrastiveLoss(nn.Module):
         if pairing == "two_view":
             self._check_symmetric()
 
+    @eagerly
     def forward(self, x: Features, y: Features, **given: Any) -> Float[Tensor, ""]:
         """The loss of a batch of related pairs (x_i, y_i); keywords as in :meth:`scores`."""
         return self.from_scores(self.scores(x, y, **given))
 
+    @eagerly
     def scores(
         self,
         x: Features,
@@ -148,12 +153,14 @@ class ContrastiveLoss(nn.Module):
             )
         return self._given(x, y, own, negatives, negative_ids, negative_mask)
 
+    @eagerly
     def from_scores(self, scores: Scores) -> Float[Tensor, ""]:
         """The loss of scores that are at hand."""
         if isinstance(self.objective, CrossEntropyObjective):
             return self.objective.cross_entropy(scores)
         return -self.objective(scores)
 
+    @eagerly
     def statistics(self, x: Features, y: Features) -> Statistics:
         """What a part of a batch adds to the moments of the whole: embeddings need not be kept.
 
@@ -192,6 +199,7 @@ class ContrastiveLoss(nn.Module):
         x, y = _one_dtype(x, y)
         return statistics_of_pairs(self.critic, x, y, views)
 
+    @eagerly
     def from_statistics(self, total: Statistics) -> Float[Tensor, ""]:
         """The loss of all parts whose statistics were added up; with a group, of all processes.
 
@@ -257,6 +265,7 @@ class ContrastiveLoss(nn.Module):
             )
 
 
+@eagerly
 def gradient_penalty(
     critic_of_inputs: Callable[[Tensor, Tensor], Tensor],
     x: Tensor,
