@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ..base import Critic
 from ..distributed import Group
+from ..products import matmul
 from .exclusions import Exclusions, occurrences
 from .factors import Parts, joined
 from .gram import Gram, excluded_by_ids
 from .negatives import BothDirections
-from .products import matmul
 from .statistics import Factor, Statistics, of_pairs, of_views
 from .strategies import Checkpointed, Dense, Strategy, Sums
 from .tiled import Tiled
@@ -227,6 +227,12 @@ def hold_blocks(
     n, m = len(x), y.shape[1]
     if block_size is None and n * m <= _JOINT:
         return Dense(_matrix(critic, x, y), excluded(slice(0, n)))
+    if x.dtype.itemsize < 4:
+        # Every block adds to the gradient of y: that sum of many is not kept in half. Nor are its
+        # terms, unless the critic's own weights are: in float16 they would be 0.
+        narrow = all(w.dtype.itemsize < 4 for w in getattr(critic, "parameters", tuple)())
+        critic = _Narrowed(critic, x.dtype) if narrow else critic
+        x, y = x.float(), y.float()
     rows = block_size or max(1, _JOINT // max(1, m))
     return Checkpointed(critic, x, y, rows, counts, excluded)
 
@@ -241,6 +247,18 @@ def _matrix(critic: Critic, x: Tensor, y: Tensor) -> Tensor:
     return scores
 
 
+class _Narrowed:
+    """The critic on half-precision inputs that arrive widened."""
+
+    symmetric = False
+
+    def __init__(self, critic: Critic, dtype: torch.dtype) -> None:
+        self.critic, self.dtype = critic, dtype
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.critic(x.to(self.dtype), y.to(self.dtype))
+
+
 class _Transposed:
     """The critic with its sides exchanged, so that y can be the anchor."""
 
@@ -248,6 +266,7 @@ class _Transposed:
 
     def __init__(self, critic: Critic) -> None:
         self.critic = critic
+        self.parameters = getattr(critic, "parameters", tuple)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         return self.critic(y, x)
