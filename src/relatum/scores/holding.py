@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -74,15 +75,16 @@ def gram_pays(n: int, m: int, d: int) -> bool:
 
 
 def tile_side(device: torch.device) -> int:
-    """Side of a tile: what stays in the cache of a CPU, or a sixteenth of a GPU's free memory.
+    """Side of a tile, a power of two: what stays in the cache of a CPU, or what a GPU has room for.
 
-    A tile and what is computed from it take about four times its scores.
+    A tile and what is computed from it are about four times its scores, here in a sixteenth of the
+    memory that is free, and not above 1 GiB.
     """
     if device.type != "cuda":
         return _TILE
     free, _ = torch.cuda.mem_get_info(device)
-    numbers = free / 16 / 4 / 4
-    return int(min(8192, max(_TILE, 2 ** int(numbers**0.5).bit_length() // 2)))
+    fitting = math.isqrt(free // 16 // (4 * 4))
+    return min(8192, max(_TILE, 1 << fitting.bit_length() >> 1))
 
 
 def hold_separable(us: Parts, vs: Parts, positives: Tensor, batch: Batch) -> Strategy:
