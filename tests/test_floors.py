@@ -16,14 +16,15 @@ ALLOWED: dict[str, set[str]] = {
     "relative": set(),
     "diagnostics": set(),
     "distributed": set(),
+    "products": set(),
     "runs": set(),
     "settings": set(),
     "models": {"distributed"},
     "data": set(),
     "probes": set(),
     # the three siblings that never meet
-    "critics": {"base"},
-    "scores": {"base", "distributed"},
+    "critics": {"base", "products"},
+    "scores": {"base", "distributed", "products"},
     "objectives": {"base", "surrogates", "relative"},
     # what binds them
     "losses": {"arrays", "base", "distributed", "scores"},

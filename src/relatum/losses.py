@@ -9,6 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+# torch.compiler.disable, loading the compiler at the first call and not at the import of relatum.
+from torch._compile import _disable_dynamo as eagerly
+
 from .arrays import (
     Features,
     Integers,
@@ -135,10 +138,12 @@ class ContrastiveLoss(nn.Module):
         if pairing == "two_view":
             self._check_symmetric()
 
+    @eagerly
     def forward(self, x: Features, y: Features, **given: Any) -> Float[Tensor, ""]:
         """The loss of a batch of related pairs (x_i, y_i); keywords as in :meth:`scores`."""
         return self.from_scores(self.scores(x, y, **given))
 
+    @eagerly
     def scores(
         self,
         x: Features,
@@ -185,6 +190,7 @@ class ContrastiveLoss(nn.Module):
             )
         return self._given(x, y, own, negatives, negative_ids, negative_mask)
 
+    @eagerly
     def from_scores(self, scores: Scores) -> Float[Tensor, ""]:
         """The loss of scores that are at hand."""
         if self.positive_prior:
@@ -194,6 +200,7 @@ class ContrastiveLoss(nn.Module):
             return self.objective.cross_entropy(scores)
         return -self.objective(scores)
 
+    @eagerly
     def statistics(self, x: Features, y: Features) -> Statistics:
         """What a part of a batch adds to the moments of the whole: embeddings need not be kept.
 
@@ -232,6 +239,7 @@ class ContrastiveLoss(nn.Module):
         x, y = one_dtype(x, y)
         return statistics_of_pairs(self.critic, x, y, views)
 
+    @eagerly
     def from_statistics(
         self, total: Statistics, past: MovingMoments | None = None
     ) -> Float[Tensor, ""]:

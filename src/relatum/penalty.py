@@ -8,9 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+# torch.compiler.disable, loading the compiler at the first call and not at the import of relatum.
+from torch._compile import _disable_dynamo as eagerly
+
 __all__ = ["gradient_penalty"]
 
 
+@eagerly
 def gradient_penalty(
     critic_of_inputs: Callable[[Tensor, Tensor], Tensor],
     x: Tensor,

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..products import linear
+
 __all__ = ["JointMLP"]
 
 
@@ -57,11 +59,13 @@ class JointMLP(nn.Module):
         """The scores, broadcasting over leading axes; float32 or better."""
         x, y = self._checked("x", x), self._checked("y", y)
         weight_x, weight_y = self.first.weight.tensor_split([self.dim_x], 1)
-        with torch.autocast(x.device.type, enabled=False):  # a score is never rounded to half
-            side_x = nn.functional.linear(x, weight_x)
-            side_y = nn.functional.linear(y, weight_y, self.first.bias)
-            scores: Tensor = self.rest(side_x + side_y).squeeze(-1)
-        return scores
+        hidden = linear(x, weight_x) + linear(y, weight_y, self.first.bias)
+        for layer in self.rest:  # a score is never rounded to half, nor its gradient
+            if isinstance(layer, nn.Linear):
+                hidden = linear(hidden, layer.weight, layer.bias)
+            else:
+                hidden = layer(hidden)
+        return hidden.squeeze(-1)
 
     def _checked(self, name: str, side: Tensor) -> Tensor:
         width = self.dim_x if name == "x" else self.first.in_features - self.dim_x

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from ..products import linear
 from .temperature import Temperature
 
 __all__ = ["Bilinear", "Cosine", "DotProduct", "TwoTower"]
@@ -202,11 +203,10 @@ class Bilinear(nn.Module):
                     f"this Bilinear critic takes {name} of width {width}, got shape "
                     f"{tuple(side.shape)}"
                 )
-        with torch.autocast(x.device.type, enabled=False):
-            wide, weight = _wide(x), _wide(self.weight)
-            common = torch.promote_types(wide.dtype, weight.dtype)
-            u = wide.to(common) @ weight.to(common) * root
-        return u, _wide(y).to(common) * root
+        wide, weight = _wide(x), _wide(self.weight)
+        common = torch.promote_types(wide.dtype, weight.dtype)
+        u = linear(wide.to(common), weight.to(common).T)
+        return u * root, _wide(y).to(common) * root
 
 
 class TwoTower(nn.Module):

@@ -1,4 +1,8 @@
-"""Exact moments of all-pair scores in linear time, for separable critics."""
+"""Exact moments of all-pair scores in linear time, for separable critics.
+
+Whether float32 was enough is decided by the numbers themselves, so ``torch.compile`` leaves this,
+as all of the loss, out of its graphs.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -12,11 +13,11 @@ from torch import Tensor
 
 from ..base import Critic
 from ..distributed import Group
+from ..products import matmul
 from .exclusions import Exclusions, occurrences
 from .factors import Parts, joined
 from .gram import Gram, excluded_by_ids
 from .negatives import BothDirections
-from .products import matmul
 from .statistics import Factor, Statistics, of_pairs, of_views
 from .strategies import Checkpointed, Dense, Strategy, Sums
 from .tiled import Tiled
@@ -75,15 +76,16 @@ def gram_pays(n: int, m: int, d: int) -> bool:
 
 
 def tile_side(device: torch.device) -> int:
-    """Side of a tile: what stays in the cache of a CPU, or a sixteenth of a GPU's free memory.
+    """Side of a tile, a power of two: what stays in the cache of a CPU, or what a GPU has room for.
 
-    A tile and what is computed from it take about four times its scores.
+    A tile and what is computed from it are about four times its scores, here in a sixteenth of the
+    memory that is free, and not above 1 GiB.
     """
     if device.type != "cuda":
         return _TILE
     free, _ = torch.cuda.mem_get_info(device)
-    numbers = free / 16 / 4 / 4
-    return int(min(8192, max(_TILE, 2 ** int(numbers**0.5).bit_length() // 2)))
+    fitting = math.isqrt(free // 16 // (4 * 4))
+    return min(8192, max(_TILE, 1 << fitting.bit_length() >> 1))
 
 
 def hold_separable(us: Parts, vs: Parts, positives: Tensor, batch: Batch) -> Strategy:
@@ -233,6 +235,12 @@ def hold_blocks(
     n, m = len(x), y.shape[1]
     if block_size is None and n * m <= _JOINT:
         return Dense(_matrix(critic, x, y), excluded(slice(0, n)))
+    if x.dtype.itemsize < 4:
+        # Every block adds to the gradient of y: that sum of many is not kept in half. Nor are its
+        # terms, unless the critic's own weights are: in float16 they would be 0.
+        narrow = all(w.dtype.itemsize < 4 for w in getattr(critic, "parameters", tuple)())
+        critic = _Narrowed(critic, x.dtype) if narrow else critic
+        x, y = x.float(), y.float()
     rows = block_size or max(1, _JOINT // max(1, m))
     return Checkpointed(critic, x, y, rows, counts, excluded)
 
@@ -247,6 +255,18 @@ def _matrix(critic: Critic, x: Tensor, y: Tensor) -> Tensor:
     return scores
 
 
+class _Narrowed:
+    """The critic on half-precision inputs that arrive widened."""
+
+    symmetric = False
+
+    def __init__(self, critic: Critic, dtype: torch.dtype) -> None:
+        self.critic, self.dtype = critic, dtype
+
+    def __call__(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.critic(x.to(self.dtype), y.to(self.dtype))
+
+
 class _Transposed:
     """The critic with its sides exchanged, so that y can be the anchor."""
 
@@ -254,6 +274,7 @@ class _Transposed:
 
     def __init__(self, critic: Critic) -> None:
         self.critic = critic
+        self.parameters = getattr(critic, "parameters", tuple)
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         return self.critic(y, x)

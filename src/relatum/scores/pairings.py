@@ -32,11 +32,11 @@ from torch import Tensor
 
 from ..base import Critic, Scores, SeparableCritic
 from ..distributed import ALONE, Group
+from ..products import matmul
 from .exclusions import Exclusions
 from .factors import factors_of_pairs, rowwise, stacked
 from .holding import Batch, either, hold_blocks, hold_joint, hold_separable
 from .negatives import PooledNegatives
-from .products import matmul
 from .strategies import Dense, Strategy
 
 __all__ = [

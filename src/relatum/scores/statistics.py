@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ..base import Moments, SeparableCritic
 from ..distributed import Group
+from ..products import gram
 from .factors import factors_of_pairs
-from .products import gram
 from .strategies import Sums
 
 __all__ = [

@@ -161,12 +161,13 @@ class Checkpointed:
         return range(0, len(self.x), self.rows)
 
     def _block(self, start: int, reduce: _Reduce) -> tuple[Tensor, ...]:
-        def run(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
-            return reduce(Dense(self.critic(x[:, None], y), excluded))
-
         rows = slice(start, min(start + self.rows, len(self.x)))
         y = self.y if len(self.y) == 1 else self.y[rows]
-        excluded = self.excluded(rows)
+
+        def run(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:
+            # Made again with the scores: the masks of all blocks are a matrix too.
+            return reduce(Dense(self.critic(x[:, None], y), self.excluded(rows)))
+
         out: tuple[Tensor, ...] = checkpoint(run, self.x[rows], y, use_reentrant=False)
         return out
 

@@ -8,6 +8,9 @@ factors is one tile and O(n + m).
 Symmetry is used where there is some. If u *is* v (two views), a tile above the diagonal speaks for
 its mirror image too. If rows and columns are both anchors (symmetric in-batch), one visit of a
 tile serves both directions.
+
+``torch.compile`` leaves this loop, as all of the loss, out of its graphs: it would unroll every
+tile, and anew for every batch size.
 """
 
 from __future__ import annotations

@@ -12,13 +12,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["gram", "matmul"]
+__all__ = ["gram", "linear", "matmul"]
 
 
 def matmul(a: Float[Tensor, "*b n d"], b: Float[Tensor, "*b d m"]) -> Float[Tensor, "*b n m"]:
     """The product a b."""
     out: Tensor = _Product.apply(a, b)
     return out
+
+
+def linear(
+    x: Float[Tensor, "*a d"], weight: Float[Tensor, "m d"], bias: Float[Tensor, " m"] | None = None
+) -> Float[Tensor, "*a m"]:
+    """The last axis of x through a linear layer, x Wᵀ + b."""
+    out = matmul(x.reshape(-1, x.shape[-1]), weight.T)
+    if bias is not None:
+        out = out.add_(bias)
+    return out.view(*x.shape[:-1], len(weight))
 
 
 def gram(u: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
