@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 
 import pytest
 import torch
@@ -143,6 +144,15 @@ def test_small_gradients_of_float16_inputs_vanish_without_a_scaler():
     assert 0 < truth.abs().max() < 1e-6
     assert plain > 0.01
     assert scaled < 1e-3
+
+
+@pytest.mark.parametrize("block_size", [None, 2])
+def test_nwj_beyond_float32_is_infinite_and_not_clamped(block_size):
+    """−J = E_Q exp(f − 1) − E_P f: at f = 88 it is e^87 − 88, at f = 95 no float32."""
+    ones = torch.ones(4, 1)
+    for score, expected in ((88.0, math.exp(87)), (95.0, math.inf)):
+        loss = ContrastiveLoss(OBJECTIVES["nwj"](), DotProduct(1 / score), "in_batch", block_size)
+        assert loss(ones, ones).item() == pytest.approx(expected, rel=3e-5)
 
 
 def test_products_have_every_derivative_under_autocast():

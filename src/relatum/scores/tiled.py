@@ -15,6 +15,7 @@ tile, and anew for every batch size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +97,7 @@ class Tiled:
 
     def sums(self) -> Sums:
         """Σ f and Σ f²."""
-        first, second = self._reduce(PowerSums())
+        first, second = self._reduce(PowerSums(), self.u, self.v)
         return Sums(first, second)
 
     def sum(self, phi: Elementwise) -> Float[Tensor, ""]:
@@ -110,13 +111,16 @@ class Tiled:
                 "phi has parameters that want a gradient, which tiles do not give: reduce without "
                 "block_size, or move the parameter into the critic"
             )
-        return self._reduce(PhiSum(phi))
+        return self._reduce(PhiSum(phi), self.u, self.v)
 
     def logsumexp(self) -> Float[Tensor, " n"]:
         """Log Σ_j exp f_ij per anchor."""
-        bound = self._bound()
-        bounded = bound <= reductions.LARGEST_BOUND
-        return self._reduce(BoundedLogSumExp(bound) if bounded else LogSumExp())
+        bounded = self._bound() <= reductions.LARGEST_BOUND
+        root = math.log(2) ** -0.5  # 2^(f / ln 2) = e^f, and half of it for each factor
+        u = self.u * root
+        v = u if self.v is self.u else self.v * root
+        reduction = BoundedLogSumExp() if bounded else LogSumExp()
+        return self._reduce(reduction, u, v) * math.log(2)
 
     def max(self) -> Float[Tensor, " n"]:
         """max_j f_ij per anchor."""
@@ -128,8 +132,8 @@ class Tiled:
             best = torch.cat([best, (u[winner[n:]] * v).sum(-1)])
         return best.masked_fill(value == -torch.inf, -torch.inf)
 
-    def _reduce(self, reduction: Reduction) -> Tensor:
-        out: Tensor = _Reduce.apply(self.u, self.v, self._tiling, len(self.counts), reduction)
+    def _reduce(self, reduction: Reduction, u: Tensor, v: Tensor) -> Tensor:
+        out: Tensor = _Reduce.apply(u, v, self._tiling, len(self.counts), reduction)
         return out
 
     @torch.no_grad()
