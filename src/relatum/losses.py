@@ -73,6 +73,9 @@ class ContrastiveLoss(nn.Module):
             own class, 1 / C for C equally common classes; 0, the default, takes all as true
             negatives. See below.
 
+    Inside ``torch.compile`` the loss runs as it is written, at any batch size; what surrounds it is
+    compiled (``fullgraph=True`` is for the encoder alone).
+
     **Debiased negatives** (``positive_prior``, the τ⁺ of the source). The objective sees
     :math:`(E_Q φ - τ E_P φ) / (1 - τ)` wherever it takes an expectation :math:`E_Q φ` over
     negatives. Exponentials stop at the lowest value they can have: an anchor with K negatives has
