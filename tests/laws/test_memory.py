@@ -26,22 +26,8 @@ def kept(forward, *inputs):
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         value = forward(*inputs)
     assert value.requires_grad
-<<<<<<< HEAD
-    storages |= _tensors_alive() if closures else {}
-    return sum(s.nbytes() for at, s in storages.items() if at not in before)
-
-
-def _tensors_alive():
-    gc.collect()
-    # Exact types: what torch.compile leaves behind elsewhere has no memory of its own.
-    found = [t for t in gc.get_objects() if type(t) in (torch.Tensor, torch.nn.Parameter)]
-    random_state = torch.get_rng_state().shape
-    storages = (t.untyped_storage() for t in found if t.shape != random_state)
-    return {s.data_ptr(): s for s in storages}
-=======
     own = {t.untyped_storage().data_ptr() for t in inputs}
     return sum(s.nbytes() for at, s in storages.items() if at not in own)
->>>>>>> robust
 
 
 def _pairs(n, d):
