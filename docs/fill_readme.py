@@ -1,4 +1,4 @@
-"""Fills the generated parts of README.md: the table of objectives and the demo's result.
+"""Fills the generated parts of README.md: the table of objectives and tables of result pages.
 
     python docs/fill_readme.py
 
@@ -12,12 +12,16 @@ from relatum.objectives.table import markdown_table
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
-DEMO = ROOT / "docs" / "results" / "demo_mnist5k_cpu.md"
+RESULTS = ROOT / "docs" / "results"
 
 
 def filled(text: str) -> str:
     """The README with its generated parts."""
-    parts = {"objectives": markdown_table(), "demo": demo_table()}
+    parts = {
+        "objectives": markdown_table(),
+        "demo": first_table("demo_mnist5k_cpu.md"),
+        "losses": first_table("losses_cpu.md"),
+    }
     for name, content in parts.items():
         pattern = rf"(<!-- {name}:begin -->\n).*?(<!-- {name}:end -->)"
         block = f"{content}\n" if content else ""
@@ -25,9 +29,9 @@ def filled(text: str) -> str:
     return text
 
 
-def demo_table() -> str:
-    """The first table of the demo's result page."""
-    lines = DEMO.read_text(encoding="utf-8").splitlines()
+def first_table(page: str) -> str:
+    """The first table of a result page."""
+    lines = (RESULTS / page).read_text(encoding="utf-8").splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("|"))
     stop = next(i for i in range(start, len(lines)) if not lines[i].startswith("|"))
     return "\n".join(lines[start:stop])
