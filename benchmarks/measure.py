@@ -34,7 +34,7 @@ class Plan:
     calls: int
 
     @classmethod
-    def of(cls, seconds: float, budget: float = 6.0) -> Plan:
+    def of(cls, seconds: float, budget: float = 3.0) -> Plan:
         """At least 5 rounds (3 where a call takes over 5 s), and up to 21 within the budget."""
         calls = max(1, round(0.05 / seconds))
         least = 3 if seconds > 5 else 5

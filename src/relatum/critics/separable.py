@@ -105,8 +105,8 @@ class Cosine(nn.Module):
         """The directions of x and y, each divided by √T."""
         _check_one_width(x, y)
         root = self.temperature.root()
-        u = _direction(x) * root
-        return u, u if x is y else _direction(y) * root
+        u = _direction(x, root)
+        return u, u if x is y else _direction(y, root)
 
     @property
     def lowest(self) -> Float[Tensor, ""] | float:
@@ -115,35 +115,40 @@ class Cosine(nn.Module):
         return -root * root
 
 
-def _direction(x: Tensor) -> Tensor:
-    """X / ‖x‖ along the last axis; 0 for a zero vector."""
+def _direction(x: Tensor, length: Tensor | float) -> Tensor:
+    """X / ‖x‖ along the last axis, times a length; 0 for a zero vector."""
+    if isinstance(length, Tensor):  # a learned one has a gradient of its own
+        return _direction(x, 1.0) * length
     x = _wide(x)
     norm = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True)
     # Squares of numbers below 1e-19 or above 1e19 do not fit in float32.
     if bool(((norm > 1e-15) & (norm < 1e15)).all()):
-        out: Tensor = _Direction.apply(x, norm)
+        out: Tensor = _Direction.apply(x, norm, length)
         return out
-    return _direction_of_any_size(x)
+    return _direction_of_any_size(x) * length
 
 
 class _Direction(torch.autograd.Function):
     """Half the passes over memory of the formula written out."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, norm: Tensor) -> Tensor:
-        u = x / norm
-        ctx.save_for_backward(x, u, norm)
+    def forward(ctx: Any, x: Tensor, norm: Tensor, length: float) -> Tensor:
+        scale = length / norm
+        u = x * scale
+        ctx.save_for_backward(x, u, scale)
+        ctx.length = length
         return u
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        x, u, norm = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        x, u, scale = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
-            (slope,) = torch.autograd.grad(_direction_of_any_size(x), x, grad, create_graph=True)
-            return slope, None
-        # The part of the gradient across the direction, divided by the norm.
-        along = (grad * u).sum(-1, keepdim=True)
-        return torch.addcmul(grad, u, along, value=-1).div_(norm), None
+            again = _direction_of_any_size(x) * ctx.length
+            (slope,) = torch.autograd.grad(again, x, grad, create_graph=True)
+            return slope, None, None
+        # The part of the gradient across the direction, times length / norm.
+        along = (grad * u).sum(-1, keepdim=True).div_(ctx.length**2)
+        return torch.addcmul(grad, u, along, value=-1).mul_(scale), None, None
 
 
 def _direction_of_any_size(x: Tensor) -> Tensor:

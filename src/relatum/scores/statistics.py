@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..base import Moments, SeparableCritic
 from ..distributed import Group
-from ..products import gram
+from ..products import row_sums
 from .factors import factors_of_pairs
 from .strategies import Sums
 
@@ -48,7 +48,8 @@ class Factor(NamedTuple):
     @classmethod
     def of(cls, u: Float[Tensor, "n d"]) -> Factor:
         """The sums over the rows of u."""
-        return cls(u.sum(0), gram(u))
+        first, square = row_sums(u)
+        return cls(first, square)
 
     def plus(self, other: Factor) -> Factor:
         """The sums over the rows of both."""
@@ -159,9 +160,10 @@ def of_views(
     u: Float[Tensor, "n d"], v: Float[Tensor, "n d"], scores: Float[Tensor, " n"] | None = None
 ) -> Statistics:
     """Statistics of two views: all 2n rows but the own and the partner's are negatives."""
-    rows = Factor.of(u).plus(Factor.of(v))
+    one, two = row_sums(u, norms=True), row_sums(v, norms=True)
+    rows = Factor(*one[:2]).plus(Factor(*two[:2]))
     partners = pair_sums((u * v).sum(1) if scores is None else scores)
-    selves = pair_sums(u.square().sum(1)).plus(pair_sums(v.square().sum(1)))
+    selves = Sums(*one[2:]).plus(Sums(*two[2:]))  # f(z, z) is ‖u‖²
     excluded = selves.plus(partners).plus(partners)
     n = len(u)
     return Statistics(rows, rows, partners, excluded, 2 * n, n, 4 * n)
