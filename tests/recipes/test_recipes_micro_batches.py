@@ -16,7 +16,7 @@ ROWS = torch.tensor([3, 1, 8, 5, 0, 9, 2])
 IMAGES = torch.randint(0, 256, (10, 3, 8, 8), generator=torch.Generator().manual_seed(1)).byte()
 
 
-def step(objective, micro, *, norm=False, dropout=0.0):
+def step(objective, micro, *, norm=False, dropout=0.0, temperature=0.5, penalty=None):
     """A step over networks that are the same whatever the micro-batch."""
     torch.manual_seed(0)
     middle = nn.BatchNorm1d(16) if norm else nn.Identity()
@@ -24,9 +24,12 @@ def step(objective, micro, *, norm=False, dropout=0.0):
         nn.Flatten(), nn.Linear(192, 16), middle, nn.Dropout(dropout), nn.Tanh()
     )
     pairing = "in_batch_symmetric"
-    loss = ContrastiveLoss(OBJECTIVES[objective](), CRITICS["cosine"](6, 0.5, True), pairing)
+    loss = ContrastiveLoss(
+        OBJECTIVES[objective](), CRITICS["cosine"](6, temperature, True), pairing
+    )
     networks = Networks(encoder, nn.Linear(16, 6), loss)
-    return ContrastiveStep(networks, IMAGES, POLICIES["simclr-cifar"](8), micro_batch_size=micro)
+    policy = POLICIES["simclr-cifar"](8)
+    return ContrastiveStep(networks, IMAGES, policy, penalty=penalty, micro_batch_size=micro)
 
 
 def gradients(made, seed=5):
@@ -45,6 +48,17 @@ def test_gradients_are_those_of_the_whole_batch(objective, micro):
     whole, parts = gradients(step(objective, None)), gradients(step(objective, micro))
     for a, b in zip(whole, parts, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("micro", [1, 3])
+def test_the_penalty_in_parts_is_that_of_the_whole(micro):
+    whole, parts, plain = (
+        gradients(step("wpc", size, penalty=weight, temperature=0.01))
+        for size, weight in ((None, 1.0), (micro, 1.0), (micro, None))
+    )
+    assert whole[0] > plain[0] + 1
+    for a, b in zip(whole, parts, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4 * float(a.abs().max()))
 
 
 def test_batch_normalisation_and_dropout_are_replayed():
@@ -94,8 +108,10 @@ def test_memory_is_that_of_a_part():
 def test_settings(tmp_path):
     with pytest.raises(ValueError, match="micro_batch_size 64 is larger than batch_size 32"):
         resolve(TrainImages(batch_size=32, micro_batch_size=64), 100)
-    with pytest.raises(ValueError, match="penalty needs the whole batch"):
-        resolve(TrainImages(objective="wpc", micro_batch_size=8), 1000)
+    # Statistics of one image have no negatives to read anything from.
+    for asked in ({"moments_only": True}, {"moment_decay": 0.5}):
+        with pytest.raises(ValueError, match="use a micro_batch_size of 2 or more"):
+            resolve(TrainImages(micro_batch_size=1, **asked), 1000)
     run = main(
         TrainImages(
             data="digits",

@@ -14,11 +14,12 @@ from tests.laws import processes
 from relatum.data import POLICIES
 from relatum.distributed import ALONE, Group, average_gradients
 from relatum.objectives import OBJECTIVES
+from relatum.recipes import train_images
 from relatum.recipes.images import TrainImages, build_networks, resolve
 from relatum.recipes.images.step import ContrastiveStep
-from relatum.runs import Run
+from relatum.runs import Run, RunError
 from relatum.scores import MovingMoments
-from relatum.training import EmbeddingBank, load_checkpoint
+from relatum.training import EmbeddingBank, join_processes, load_checkpoint
 
 IMAGES = torch.randint(0, 256, (40, 3, 16, 16), generator=torch.Generator().manual_seed(1)).byte()
 ROWS = [torch.tensor([3, 1, 38, 5, 30, 9, 2, 17, 11]), torch.tensor([8, 4, 6, 20, 22, 0, 7])]
@@ -26,6 +27,9 @@ VARIANTS = {
     **{name: {"objective": name} for name in OBJECTIVES},
     # Batch normalisation sees the micro-batches of all processes, which their number changes.
     "micro-batches": {"objective": "cpc", "micro_batch_size": 2, "normalization": "group"},
+    # Shares are uneven: one process has an image less than the other has micro-batches.
+    "single images": {"objective": "cpc", "micro_batch_size": 1, "normalization": "group"},
+    "penalty in parts": {"objective": "wpc", "micro_batch_size": 2, "normalization": "group"},
     "queue": {"objective": "cpc", "queue_size": 12},
     "rpc, queue": {"objective": "rpc", "queue_size": 12},
     "moments only": {
@@ -34,6 +38,11 @@ VARIANTS = {
     "past moments": {"objective": "rpc", "moment_decay": 0.7},
     "both directions": {"objective": "rpc", "critic": "bilinear", "moments_only": True},
     "joint": {"objective": "js", "critic": "joint"},
+}  # fmt: skip
+
+TINY = {
+    "data": "digits", "image_size": 8, "limit": 60, "batch_size": 20, "projection_dim": 8,
+    "projection_layers": 2, "steps": 2, "tensorboard": False, "device": "cpu",
 }  # fmt: skip
 
 
@@ -65,7 +74,7 @@ def two_steps(rank, size, group=None):
                 parameter.grad = None
             torch.autograd.backward(output.loss)
             average_gradients(parameters, group)
-            readings = [v or 0.0 for v in output.readings().values()]
+            readings = [v or 0.0 for v in {**output.readings(), **output.terms()}.values()]
             if name == "moments only":  # readings of the last micro-batch, which differs
                 readings = []
             output.finish()
@@ -143,6 +152,55 @@ def test_torchrun_killed_and_resumed(tmp_path):
     for module, state in first.items():
         for key, value in state.items():
             torch.testing.assert_close(second[module][key], value, rtol=1e-2, atol=1e-3)
+
+
+def places(rank, size):
+    return join_processes("cpu").group.size
+
+
+def test_processes_that_have_met_are_joined():
+    """However they were started: each on its own would write over the others' run."""
+    assert processes.run(places, 2) == [2, 2]
+
+
+def test_processes_that_cannot_meet(monkeypatch, tmp_path):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ValueError, match="3 processes were started on a machine with 2 GPUs"):
+        join_processes("cuda")
+    with pytest.raises(ValueError, match="names one GPU for all processes"):
+        join_processes("cuda:1")
+
+
+@pytest.mark.slow
+def test_a_launcher_that_says_more_than_it_does(tmp_path):
+    """WORLD_SIZE alone, as some clusters set it, makes no processes meet."""
+    command = [sys.executable, "-m", "relatum", "train", "images", "--data", "digits"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "WORLD_SIZE": "2"}
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path / "run")],
+        env=environment, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "WORLD_SIZE says 2 processes, but 1 met: start them with torchrun" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def resumed_apart(rank, size, folder):
+    """Each process looks for the run in a folder of its own."""
+    settings = TrainImages(**TINY, out=folder / str(rank), resume=True)
+    try:
+        train_images.main(settings)
+    except RunError as error:
+        return str(error)
+    return "no error"
+
+
+def test_processes_that_do_not_see_one_folder(tmp_path):
+    train_images.main(TrainImages(**TINY, out=tmp_path / "0"))
+    for said in processes.run(resumed_apart, 2, tmp_path):
+        assert "found checkpoints of different steps [0, 2]" in said
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from relatum.recipes.images.build import CRITICS
 from relatum.recipes.images.settings import CRITIC_TEMPERATURES
 from relatum.recipes.train_images import main
 from relatum.runs import Run, RunError
+from relatum.settings import SettingsError
 from relatum.training import NonFiniteLoss, load_checkpoint
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
@@ -289,6 +290,32 @@ def test_settings_that_cannot_be(tmp_path, digits, changes, message):
     with pytest.raises(ValueError, match=message):
         train(tmp_path / "run", digits, **changes)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"objective": "cpc", "critic": "dot", "positive_prior": 0.1},
+        {"objective": "hinge", "critic": "cosine", "positive_prior": 0.1},
+        {"critic": "bilinear", "pairing": "two_view"},
+        {"learn_temperature": True, "temperature": 0.001},
+        {"alpha": -1.0},
+    ],
+)
+def test_parts_that_refuse_each_other_are_the_command_lines_fault(tmp_path, digits, changes):
+    with pytest.raises(SettingsError):
+        train(tmp_path / "run", digits, **changes)
+
+
+def test_an_older_run_has_the_defaults_of_newer_settings(tmp_path, digits):
+    run = train(tmp_path / "run", digits, steps=2)
+    written = yaml.safe_load(run.config_text)
+    for name in ("normalization", "moment_decay", "positive_prior", "moments_only"):
+        del written[name]
+    (run.path / "config.yaml").write_text(yaml.safe_dump(written))
+    assert train(tmp_path / "run", digits, steps=2, resume=True) == run
+    with pytest.raises(RunError, match="normalization: batch -> group"):
+        train(tmp_path / "run", digits, steps=2, resume=True, normalization="group")
 
 
 def test_zero_is_a_value(digits):

@@ -38,6 +38,9 @@ class SynchronizedBatchNorm(_BatchNorm):
     Args:
         layer: The layer to replace.
         group: The processes.
+
+    Raises:
+        ValueError: In training, if there is one value a channel: it has no variance.
     """
 
     def __init__(self, layer: _BatchNorm, group: Group) -> None:
@@ -57,6 +60,11 @@ class SynchronizedBatchNorm(_BatchNorm):
         """The normalised batch; in evaluation mode by the running statistics, as always."""
         if not self.training:
             return super().forward(input)
+        if self.group.size == 1 and input.numel() <= input.shape[1]:
+            raise ValueError(
+                "batch normalisation needs more than one value per channel in training, got input "
+                f"of shape {tuple(input.shape)}"
+            )
         x = input.float() if input.dtype.itemsize < 4 else input
         axes = [0, *range(2, x.ndim)]
         shape = [1, -1, *[1] * (x.ndim - 2)]
@@ -88,7 +96,11 @@ class SynchronizedBatchNorm(_BatchNorm):
 
 
 def synchronized(network: nn.Module, group: Group) -> None:
-    """Replaces every batch normalisation by one over the rows of all processes, in place."""
+    """Replaces every batch normalisation by one over the rows of all processes, in place.
+
+    Raises:
+        ValueError: If the network itself is such a layer.
+    """
     _replace(network, lambda layer: SynchronizedBatchNorm(layer, group))
 
 
@@ -98,6 +110,9 @@ def group_normalized(network: nn.Module) -> None:
     Each image is normalised over groups of at least 8 channels, at most 32 groups: no row depends
     on another, so micro-batches and processes change nothing at all. Scale and offset stay as they
     start; a layer without offset has none.
+
+    Raises:
+        ValueError: If the network itself is such a layer.
 
     References:
         Group Normalization (Wu & He, 2018). https://arxiv.org/abs/1803.08494
@@ -117,10 +132,15 @@ def _group_norm(layer: _BatchNorm) -> nn.GroupNorm:
 
 
 def _replace(network: nn.Module, by: Callable[[_BatchNorm], nn.Module]) -> None:
+    if isinstance(network, _BatchNorm):
+        raise ValueError("a single layer cannot be replaced in place: put it into a Sequential")
+    made: dict[_BatchNorm, nn.Module] = {}  # a layer that stands in several places stays one
     for module in list(network.modules()):
-        for name, child in module.named_children():
+        for name, child in list(module._modules.items()):
             if isinstance(child, _BatchNorm):
-                setattr(module, name, by(child))
+                if child not in made:
+                    made[child] = by(child)
+                setattr(module, name, made[child])
 
 
 @torch.no_grad()

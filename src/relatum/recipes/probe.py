@@ -161,7 +161,7 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
         results = _results(key, found, splits, trained.seed, settings, shared)
         rows += [{"features": name, **result.to_dict()} for result in results]
         prints = (before, after) if name == "encoder" else (found.fingerprint, found.fingerprint)
-        cards[name] = _card(name, found, prints, splits, results).to_dict()
+        cards[name] = _card(name, found, prints, splits, results, trained).to_dict()
     payload = {"card": cards["encoder"], "cards": cards, "rows": rows}
     run.write_result("probe", "probe", payload)
     layout = embedding_map(mine.test, splits.test, settings.map, settings.map_points)
@@ -235,7 +235,7 @@ def _untrained(
     shared: Shared,
 ) -> tuple[tuple[object, ...], Features]:
     """Features of the same network before its first step."""
-    key = ("untrained", trained.encoder, trained.seed, *data)
+    key = ("untrained", trained.encoder, trained.normalization, trained.seed, *data)
     if key not in shared.features:
         encoder = untrained_encoder(trained).to(settings.device)
         shared.features[key] = _extract(encoder, splits, settings.device)
@@ -291,6 +291,7 @@ def _card(
     fingerprints: tuple[str | None, str | None],
     splits: Splits,
     results: Sequence[ProbeResult],
+    trained: TrainImages,
 ) -> ProtocolCard:
     layers = {
         "encoder": "encoder output, before the projection head",
@@ -298,13 +299,14 @@ def _card(
         "pixels": "pixels",
     }
     linear = next(result for result in results if result.probe == "linear")
+    without = name == "pixels" or trained.normalization == "group"
     return ProtocolCard(
         encoder_hash_before=fingerprints[0],
         encoder_hash_after=fingerprints[1],
         layer=layers[name],
         feature_dim=features.train.shape[1],
         preprocessing="pixels scaled to [0, 1], no augmentation",
-        batch_norm="none" if name == "pixels" else "evaluation mode (running statistics)",
+        batch_norm="none" if without else "evaluation mode (running statistics)",
         split=splits.how,
         standardisation="mean and deviation of the labelled training rows (linear probe only)",
         regularisation_grid=tuple(linear.settings["regularisation_grid"]),

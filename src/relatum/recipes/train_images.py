@@ -13,7 +13,7 @@ from torch import nn
 from ..data import POLICIES, Splits
 from ..runs import Run, RunError, atomic_write, strict_json
 from ..scores import MovingMoments
-from ..settings import to_yaml
+from ..settings import SettingsError, to_yaml
 from ..training import (
     EmbeddingBank,
     Monitor,
@@ -31,6 +31,7 @@ from .images.build import (
     check_same_images,
     data_card,
     load_images,
+    read_settings,
 )
 from .images.settings import TrainImages, resolve, steps_per_epoch, total_steps
 from .images.step import ContrastiveStep
@@ -76,7 +77,10 @@ def main(
     if settings.data not in EMBEDDED:
         for note in data_card(splits)["notes"]:
             console.out(f"note: {note}", highlight=False)
-    networks = build_networks(settings, place.group)
+    try:
+        networks = build_networks(settings, place.group)
+    except ValueError as error:  # parts that refuse each other, whatever the images
+        raise SettingsError(str(error)) from None
     plan = _plan(settings, len(splits.train))
     step, state = _prepare(settings, networks, splits, place.device)
     if settings.dry_run:
@@ -88,6 +92,11 @@ def main(
         state.load_state_dict(load_checkpoint(run.checkpoint, device=place.device))
         if chief:
             _forget_later_lines(run, state.step)
+    if len(found := set(place.group.rows(state.step))) > 1:
+        raise RunError(
+            f"the processes found checkpoints of different steps {sorted(found)} in {run.path}: "
+            "all of them must see one folder"
+        )
     if (run.path / "results" / "training.json").exists():
         done = f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do"
         console.out(done, highlight=False)
@@ -189,7 +198,8 @@ def _open_run(settings: TrainImages, splits: Splits) -> Run:
     run = Run.open(settings.out)
     if not (run.path / "data.json").exists():  # killed before it was written
         run.write_json("data.json", data_card(splits))
-    before = yaml.safe_load(run.config_text)
+    # An older run lacks the newer settings: it was made with what is now their default.
+    before = yaml.safe_load(to_yaml(read_settings(run)))
     now = yaml.safe_load(to_yaml(settings))
     changed = [
         f"{key}: {before.get(key)} -> {now.get(key)}"
@@ -253,7 +263,7 @@ def _describe(
     text = to_yaml(settings)
     count = sum(p.numel() for module in networks for p in module.parameters())
     rows, seed = next(plan.batches(0))
-    small = rows[: min(32, len(rows))]
+    small = rows[: max(32, step.group.size)]
     began = time.perf_counter()
     torch.autograd.backward(step(small, seed).loss)
     # The first pass includes warm-up costs, so this is rather too long than too short.

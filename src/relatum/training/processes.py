@@ -42,17 +42,24 @@ def join_processes(device: str) -> Place:
         device: cpu, cuda or cuda:N, decided.
 
     Raises:
-        ValueError: If Lightning Fabric is not installed, or one device is named for all.
+        ValueError: If Lightning Fabric is not installed, one device is named for all, there are
+            fewer GPUs than processes, or the launcher is not one that Fabric knows.
     """
-    if not started_by_launcher():
-        return Place(ALONE, torch.device(device))
-    if dist.is_initialized():
+    if dist.is_available() and dist.is_initialized():
         name = f"cuda:{torch.cuda.current_device()}" if device == "cuda" else device
         return Place(Group.world(), torch.device(name))
+    if not started_by_launcher():
+        return Place(ALONE, torch.device(device))
     if ":" in device:
         raise ValueError(
             f"device {device!r} names one GPU for all processes; use --device cuda, and each takes "
             "its own"
+        )
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device == "cuda" and here > torch.cuda.device_count():
+        raise ValueError(
+            f"{here} processes were started on a machine with {torch.cuda.device_count()} GPUs, "
+            "and each takes its own: start as many, or use --device cpu"
         )
     try:
         from lightning_fabric import Fabric
@@ -63,10 +70,17 @@ def join_processes(device: str) -> Place:
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)  # its banners of success
     fabric = Fabric(
         accelerator=device,
-        devices=int(os.environ.get("LOCAL_WORLD_SIZE", "1")),
+        devices=here,
         num_nodes=int(os.environ.get("GROUP_WORLD_SIZE", "1")),
         strategy="ddp",
     )
     fabric.launch()
     atexit.register(dist.destroy_process_group)
-    return Place(Group.world(), fabric.device)
+    group = Group.world()
+    if group.size != int(os.environ["WORLD_SIZE"]):
+        # Each would train on its own and write over the others' run.
+        raise ValueError(
+            f"WORLD_SIZE says {os.environ['WORLD_SIZE']} processes, but {group.size} met: start "
+            "them with torchrun"
+        )
+    return Place(group, fabric.device)

@@ -152,7 +152,8 @@ class TrainImages:
 
     moment_decay: float = 0.0
     """rpc and chi2: share of past steps in the moments of the negatives, in [0, 1). Less noise from
-    small batches, some bias from past parameters. 0 = this batch alone."""
+    small batches, some bias from past parameters. 0 = this batch alone. With micro-batches,
+    readings are those of the last one, as with --moments-only."""
 
     epochs: float = 20.0
     """Passes over the training images. Each drops the last, incomplete batch of its own order."""
@@ -358,8 +359,6 @@ def _check_together(settings: TrainImages, rows: int) -> None:
         raise SettingsError("the joint critic has no temperature; leave out --temperature")
     if settings.penalty is not None and settings.objective != "wpc":
         raise SettingsError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
-    if settings.micro_batch_size is not None and settings.penalty:
-        raise SettingsError("wpc's penalty needs the whole batch: leave out micro_batch_size")
     if (settings.micro_batch_size or 0) > settings.batch_size:
         raise SettingsError(
             f"micro_batch_size {settings.micro_batch_size} is larger than batch_size "
@@ -391,6 +390,11 @@ def _check_moments(settings: TrainImages) -> None:
         raise SettingsError(f"{asked} needs a critic that is an inner product; joint is not")
     if settings.queue_size:
         raise SettingsError(f"{asked} and a queue exclude each other: leave one out")
+    if settings.micro_batch_size == 1:
+        raise SettingsError(
+            f"{asked} takes its readings from the last micro-batch, and one image has no "
+            "negatives: use a micro_batch_size of 2 or more"
+        )
 
 
 def _check_debiased(settings: TrainImages) -> None:

@@ -96,7 +96,7 @@ class ContrastiveStep:
 
         return StepOutput(
             loss,
-            terms=lambda: {**_terms(seen.scores()), **extra},
+            terms=lambda: {**self._terms(seen.scores()), **extra},
             readings=lambda: {**self._readings(seen), **extra},
             finish=finish,
         )
@@ -154,10 +154,13 @@ class ContrastiveStep:
     def _parts(self, rows: int, own: int) -> list[slice]:
         """The micro-batches of this process, as even as can be.
 
-        Their number is the same on every process, since layers may have sums over processes.
+        Their number is the same on every process, since layers may have sums over processes, and
+        none is empty: where shares are uneven, one of a single image may have to become one of two.
         """
-        largest = -(-rows // self.group.size)
-        count = 1 if self.micro_batch_size is None else -(-largest // self.micro_batch_size)
+        smallest, largest = rows // self.group.size, -(-rows // self.group.size)
+        count = 1
+        if self.micro_batch_size is not None:
+            count = max(1, min(smallest, -(-largest // self.micro_batch_size)))
         bounds = [own * i // count for i in range(count + 1)]
         return [slice(a, b) for a, b in pairwise(bounds)]
 
@@ -190,10 +193,25 @@ class ContrastiveStep:
         other = torch.randperm(n, generator=generator)[own]
         share = torch.rand(n, 1, 1, 1, generator=generator)[own].to(device)
         images, others = self.images[rows[own]], self.images[rows[other.to(device)]]
+        given: list[Any] = [others, share, *(each[at] for each in draws for at in (own, other))]
+        parts = self._parts(n, len(images))
+        if len(parts) == 1:
+            return self.group.sum(self._excess_of(images, *given)) / n
+        # Nothing to keep here as _again does: in evaluation mode no statistics are counted.
+        found = [
+            checkpoint(
+                self._excess_of, *(each[part] for each in (images, *given)), use_reentrant=False
+            )
+            for part in parts
+        ]
+        return self.group.sum(torch.stack(found).sum()) / n
 
-        def pair(draws: Draws) -> Tensor:
-            view = self.augmentation.apply(images, draws[own])
-            mixed = torch.lerp(view, self.augmentation.apply(others, draws[other]), share.to(view))
+    def _excess_of(self, images: Tensor, others: Tensor, share: Tensor, *draws: Draws) -> Tensor:
+        """The penalty of some images, times their number; draws of both views, own and other's."""
+
+        def pair(own: Draws, other: Draws) -> Tensor:
+            view = self.augmentation.apply(images, own)
+            mixed = torch.lerp(view, self.augmentation.apply(others, other), share.to(view))
             return torch.cat([view, mixed])
 
         def score(x: Tensor, y: Tensor) -> Tensor:
@@ -202,8 +220,19 @@ class ContrastiveStep:
             return scores
 
         with _evaluation(self.networks.encoder, self.networks.head):
-            mine = gradient_penalty(score, pair(draws[0]), pair(draws[1]))
-        return self.group.sum(mine * len(images)) / n
+            excess = gradient_penalty(score, pair(*draws[:2]), pair(*draws[2:]))
+        return excess * len(images)
+
+    @torch.no_grad()
+    def _terms(self, scores: Scores) -> dict[str, float | None]:
+        """What an objective is made of, for the message about a loss that is not finite."""
+        mean, mean_square = scores.negatives.moments()
+        return {
+            "mean positive score": float(scores.average(scores.positives)),
+            "mean negative score": float(mean),
+            "mean squared negative score": float(mean_square),
+            "largest log-sum-exp": float(self.group.gather(scores.negatives.logsumexp()).max()),
+        }
 
     @torch.no_grad()
     def _readings(self, seen: _Seen) -> dict[str, float | None]:
@@ -254,18 +283,6 @@ class _Seen:
 def _share(rows: int, group: Group) -> slice:
     """The rows of a batch that belong to this process: consecutive, as even as can be."""
     return slice(rows * group.rank // group.size, rows * (group.rank + 1) // group.size)
-
-
-@torch.no_grad()
-def _terms(scores: Scores) -> dict[str, float | None]:
-    """What an objective is made of, for the message about a loss that is not finite."""
-    mean, mean_square = scores.negatives.moments()
-    return {
-        "mean positive score": float(scores.average(scores.positives)),
-        "mean negative score": float(mean),
-        "mean squared negative score": float(mean_square),
-        "largest log-sum-exp": float(scores.negatives.logsumexp().max()),
-    }
 
 
 @contextmanager
