@@ -38,11 +38,17 @@ def gram(u: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
 
 
 class _Product(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        ctx.save_for_backward(a, b)
+    def forward(a: Tensor, b: Tensor) -> Tensor:
         with torch.autocast(a.device.type, enabled=False):
             return a @ b
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -52,15 +58,32 @@ class _Product(torch.autograd.Function):
         grad_a = matmul(grad, b.mT) if wants_a else None
         return grad_a, matmul(a.mT, grad) if wants_b else None
 
+    @staticmethod
+    def jvp(ctx: Any, tangent_a: Tensor, tangent_b: Tensor) -> Tensor:
+        a, b = ctx.saved_tensors
+        return matmul(tangent_a, b) + matmul(a, tangent_b)
+
 
 class _Gram(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, u: Tensor) -> Tensor:
-        ctx.save_for_backward(u)
+    def forward(u: Tensor) -> Tensor:
         with torch.autocast(u.device.type, enabled=False):
             return u.T @ u
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         (u,) = ctx.saved_tensors
         return matmul(u, grad + grad.T)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> Tensor:
+        (u,) = ctx.saved_tensors
+        half = matmul(tangent.T, u)
+        return half + half.T

@@ -117,45 +117,59 @@ class Cosine(nn.Module):
 
 def _direction(x: Tensor) -> Tensor:
     """X / ‖x‖ along the last axis; 0 for a zero vector."""
-    x = _wide(x)
-    norm = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True)
-    # Squares of numbers below 1e-19 or above 1e19 do not fit in float32.
-    if bool(((norm > 1e-15) & (norm < 1e15)).all()):
-        out: Tensor = _Direction.apply(x, norm)
-        return out
-    return _direction_of_any_size(x)
+    out, _ = _Direction.apply(_wide(x))
+    direction: Tensor = out
+    return direction
 
 
 class _Direction(torch.autograd.Function):
-    """Half the passes over memory of the formula written out."""
+    """Directions and norms: half the passes over memory of the formula written out.
+
+    The norm is an output so that derivatives of every order follow from the first.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, norm: Tensor) -> Tensor:
-        u = x / norm
-        ctx.save_for_backward(x, u, norm)
-        return u
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        # Squares of numbers below 1e-19 or above 1e19 do not fit in float32.
+        if not x.is_meta and bool(((norm > 1e-15) & (norm < 1e15)).all()):
+            return x / norm, norm
+        largest = x.abs().amax(-1, keepdim=True)
+        # The slope of a zero row, which has no direction, is divided by ∞.
+        zero = largest == 0
+        scaled = x / largest.masked_fill(zero, 1)
+        length = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True).masked_fill(zero, torch.inf)
+        return scaled / length, length * largest.masked_fill(zero, 1)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        x, u, norm = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted
-            (slope,) = torch.autograd.grad(_direction_of_any_size(x), x, grad, create_graph=True)
-            return slope, None
-        # The part of the gradient across the direction, divided by the norm.
-        along = (grad * u).sum(-1, keepdim=True)
-        return torch.addcmul(grad, u, along, value=-1).div_(norm), None
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, grad_norm: Tensor | None) -> Tensor | None:
+        u, norm = ctx.saved_tensors
+        slope: Tensor | None = None if grad is None else _across(grad, u)
+        if slope is not None:
+            slope = slope / norm if torch.is_grad_enabled() else slope.div_(norm)
+        if grad_norm is not None:
+            slope = grad_norm * u if slope is None else slope + grad_norm * u
+        return slope
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor) -> tuple[Tensor, Tensor]:
+        u, norm = ctx.saved_tensors
+        return _across(tangent, u) / norm, (tangent * u).sum(-1, keepdim=True)
+
+    @staticmethod
+    def vmap(info: Any, axes: tuple[int], x: Tensor) -> tuple[tuple[Tensor, Tensor], int]:
+        return _Direction.apply(x.movedim(axes[0], 0)), 0
 
 
-def _direction_of_any_size(x: Tensor) -> Tensor:
-    # Dividing by the largest entry first: squares of numbers below 1e-19 or above 1e19 do not fit
-    # in float32. The quotient is a constant to autograd, since a direction does not depend on it.
-    largest = x.detach().abs().amax(-1, keepdim=True)
-    zero = largest == 0
-    # A zero row is exchanged for a constant before the division, so that no derivative of any
-    # order meets 0 / 0.
-    x = (x / largest.masked_fill(zero, 1)).masked_fill(zero, 1)
-    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return (x / norm).masked_fill(zero, 0)
+def _across(grad: Tensor, u: Tensor) -> Tensor:
+    """The part of a gradient across the direction: a direction does not change along itself."""
+    return torch.addcmul(grad, u, (grad * u).sum(-1, keepdim=True), value=-1)
 
 
 class Bilinear(nn.Module):
@@ -246,8 +260,17 @@ class TwoTower(nn.Module):
 
     @property
     def rowwise(self) -> bool:
-        """True if no layer ties the rows of a batch together, as batch normalisation does."""
-        return not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.modules())
+        """True if no layer ties the rows of a batch together, as batch normalisation does.
+
+        That is known of torch's own layers; a tower with others sees all rows in one call.
+        """
+        towers = (self.tower_x,) if self.tower_y is None else (self.tower_x, self.tower_y)
+        layers = [layer for tower in towers for layer in tower.modules()]
+        return all(
+            type(layer).__module__.startswith("torch.nn.modules.")
+            and not isinstance(layer, _TYING_ROWS)
+            for layer in layers
+        )
 
     @property
     def temperature(self) -> Temperature:
@@ -269,6 +292,14 @@ class TwoTower(nn.Module):
         other = self.tower_x if self.tower_y is None else self.tower_y
         v = u if x is y and self.symmetric else _through(other, y)
         return self.inner.factors(u, v)
+
+
+_TYING_ROWS = (
+    nn.modules.batchnorm._BatchNorm,
+    # To these a matrix is a sequence.
+    nn.RNNBase, nn.MultiheadAttention, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder,
+    nn.TransformerEncoderLayer, nn.TransformerDecoderLayer,
+)  # fmt: skip
 
 
 def _through(tower: nn.Module, x: Tensor) -> Tensor:
