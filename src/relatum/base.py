@@ -60,7 +60,8 @@ class SeparableCritic(Protocol):
     r"""A critic that is an inner product, :math:`f(x, y) = \langle u(x), v(y) \rangle`.
 
     The temperature is inside, as its square root on both sides, so that ``factors(x, x)`` is
-    ``(u, u)`` for a symmetric critic.
+    ``(u, u)`` for a symmetric critic. A critic may say by an attribute ``rowwise`` that no row of a
+    factor depends on other rows; large batches then go through it in parts.
     """
 
     symmetric: bool

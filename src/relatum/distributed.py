@@ -54,6 +54,21 @@ class Group:
             return cls()
         return cls(dist.group.WORLD)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Group:
+        """Itself: a copy of a module, such as a moving average, is of the same processes."""
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What a pickle holds: this process alone, or whatever processes there are when loaded."""
+        if self._processes is None:
+            return Group, ()
+        if self._processes is dist.group.WORLD:
+            return Group.world, ()
+        raise TypeError(
+            "a group of some of the processes cannot be pickled: save a state_dict, or the module "
+            "with group=None"
+        )
+
     def __repr__(self) -> str:
         return "Group(alone)" if self.size == 1 else f"Group({self.rank} of {self.size})"
 

@@ -119,7 +119,7 @@ class ContrastiveLoss(nn.Module):
         positive_prior: float = 0.0,
     ) -> None:
         super().__init__()
-        if isinstance(objective, type | SeparableCritic) or not callable(objective):
+        if isinstance(objective, type | Critic) or not callable(objective):
             hint = f"{objective.__name__}()" if isinstance(objective, type) else "RPC()"
             raise TypeError(f"objective must be an instance such as {hint}, got {objective!r}")
         if isinstance(critic, type) or not callable(critic):
@@ -223,11 +223,7 @@ class ContrastiveLoss(nn.Module):
             >>> bool((loss.from_statistics(total) - loss(x, y)).abs() < 1e-5)
             True
         """
-        if not isinstance(self.objective, MomentObjective):
-            raise TypeError(
-                f"{type(self.objective).__name__} needs every score of its negatives; statistics "
-                "are enough for RPC and chi_square() alone"
-            )
+        self._moment_objective()
         if not isinstance(self.critic, SeparableCritic):
             raise TypeError(
                 f"statistics need a separable critic, such as Cosine or Bilinear; "
@@ -253,15 +249,16 @@ class ContrastiveLoss(nn.Module):
             past: Moments of earlier steps that count as well (:mod:`relatum.scores.streaming`).
 
         Raises:
+            TypeError: If the objective is not a function of two moments.
             ValueError: If there is only one pair, which has no negatives.
         """
-        assert isinstance(self.objective, MomentObjective)
+        objective = self._moment_objective()
         positives, negatives = total.moments(self.group, self.pairing == "in_batch_symmetric")
         if past is not None:
             negatives = past.blend(negatives, total, self.group)
         if self.positive_prior:
             negatives = debiased_moments(negatives, positives, self.positive_prior)
-        return -self.objective.from_moments(positives, negatives)
+        return -objective.from_moments(positives, negatives)
 
     def extra_repr(self) -> str:
         """Shown by ``print(loss)``."""
@@ -311,6 +308,14 @@ class ContrastiveLoss(nn.Module):
             block_size=self.block_size, group=self.group,
         )  # fmt: skip
 
+    def _moment_objective(self) -> MomentObjective:
+        if not isinstance(self.objective, MomentObjective):
+            raise TypeError(
+                f"{type(self.objective).__name__} needs every score of its negatives; statistics "
+                "are enough for RPC and chi_square() alone"
+            )
+        return self.objective
+
     def _check_debiased(self) -> None:
         """Tries the loss on four scores: what the objective asks of its negatives shows there."""
         if not self.positive_prior:
@@ -345,7 +350,7 @@ def _refuse(unsupported: dict[str, Any]) -> None:
 
 def _check_pair(x: Tensor, y: Tensor, group: Group) -> None:
     # Agreed upon first: a process that stopped alone would leave the others waiting.
-    rows = group.rows(len(x))
+    rows = group.rows(len(x) if x.ndim else 0)
     if group.size > 1 and 0 in rows:
         raise ValueError(
             f"every process needs at least one pair, they have {rows}: use fewer processes or a "

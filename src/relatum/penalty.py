@@ -66,7 +66,7 @@ def gradient_penalty(
         )
         # Squares of half-precision gradients overflow above 256.
         wide = [g.float() if g.dtype.itemsize < 4 else g for g in gradients]
-        square = sum(g.flatten(1).square().sum(1) for g in wide)
+        square = sum(g.reshape(len(g), -1).square().sum(1) for g in wide)
         assert isinstance(square, Tensor)
         # √ has slope ∞ at 0; there the norm is 0 and its gradient is set to 0.
         zero = square == 0

@@ -41,11 +41,17 @@ def row_sums(u: Float[Tensor, "n d"], norms: bool = False) -> tuple[Tensor, ...]
 
 
 class _Product(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        ctx.save_for_backward(a, b)
+    def forward(a: Tensor, b: Tensor) -> Tensor:
         with torch.autocast(a.device.type, enabled=False):
             return a @ b
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -55,39 +61,53 @@ class _Product(torch.autograd.Function):
         grad_a = matmul(grad, b.mT) if wants_a else None
         return grad_a, matmul(a.mT, grad) if wants_b else None
 
+    @staticmethod
+    def jvp(ctx: Any, tangent_a: Tensor, tangent_b: Tensor) -> Tensor:
+        a, b = ctx.saved_tensors
+        return matmul(tangent_a, b) + matmul(a, tangent_b)
+
 
 class _RowSums(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, u: Tensor, norms: bool) -> tuple[Tensor, ...]:
-        squares = _squared_norms(u) if norms else None
-        ctx.save_for_backward(u, squares)
-        ctx.set_materialize_grads(False)
+    def forward(u: Tensor, norms: bool) -> tuple[Tensor, ...]:
         with torch.autocast(u.device.type, enabled=False):
-            return _row_sums(u, squares)
+            sums = (u.sum(0), u.T @ u)
+        if not norms:
+            return sums
+        squares = u.square().sum(1)
+        return *sums, squares.sum(), squares.square().sum()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, bool], output: tuple[Tensor, ...]) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[0])
+        ctx.save_for_forward(inputs[0])
+        ctx.norms = inputs[1]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor, None]:
-        u, squares = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted
-            sums = _row_sums(u, None if squares is None else _squared_norms(u))
-            used = [(s, g) for s, g in zip(sums, grads, strict=True) if g is not None]
-            outputs, given = zip(*used, strict=True)
-            return torch.autograd.grad(outputs, u, given, create_graph=True)[0], None
+        (u,) = ctx.saved_tensors
         first, square, *of_norms = grads
-        with torch.autocast(u.device.type, enabled=False):
-            slope = torch.zeros_like(u) if square is None else u @ (square + square.T)
+        slope = torch.zeros_like(u) if square is None else matmul(u, square + square.T)
+        further = []
         if first is not None:
-            slope += first
+            further.append(first.expand_as(u))
         if any(g is not None for g in of_norms):
             second, fourth = (u.new_zeros(()) if g is None else g for g in of_norms)
-            slope.addcmul_(u, (2 * second + 4 * fourth * squares).unsqueeze(1))
+            weight = 2 * second + 4 * fourth * u.square().sum(1)
+            further.append(u * weight.unsqueeze(1))
+        for term in further:  # in place unless a second derivative is wanted
+            slope = slope + term if torch.is_grad_enabled() else slope.add_(term)
         return slope, None
 
-
-def _squared_norms(u: Tensor) -> Tensor:
-    return u.square().sum(1)
-
-
-def _row_sums(u: Tensor, squares: Tensor | None) -> tuple[Tensor, ...]:
-    of_norms = () if squares is None else (squares.sum(), squares.square().sum())
-    return (u.sum(0), matmul(u.T, u), *of_norms)
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> tuple[Tensor, ...]:
+        (u,) = ctx.saved_tensors
+        half = matmul(tangent.T, u)
+        sums = (tangent.sum(0), half + half.T)
+        if not ctx.norms:
+            return sums
+        inner, squares = (tangent * u).sum(1), u.square().sum(1)
+        return *sums, 2 * inner.sum(), 4 * (inner * squares).sum()

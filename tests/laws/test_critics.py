@@ -6,7 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from relatum import CPC, Bilinear, ContrastiveLoss, Cosine, DotProduct, JointMLP, TwoTower
+from relatum import CPC, RPC, Bilinear, ContrastiveLoss, Cosine, DotProduct, JointMLP, TwoTower
+from relatum.scores import from_matrix
+
+# torch's forward derivatives come with a warning of torch's own about torch.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 SEPARABLE = [
     DotProduct(0.7),
@@ -115,3 +119,109 @@ def test_bad_sizes():
         Bilinear(3, 0)
     with pytest.raises(ValueError, match="hidden must name at least one width"):
         JointMLP(3, 3, hidden=())
+
+
+def _spread(scales, d=3):
+    generator = torch.Generator().manual_seed(7)
+    rows = torch.randn(len(scales), d, generator=generator, dtype=torch.float64)
+    return rows * torch.tensor(scales, dtype=torch.float64)[:, None]
+
+
+@pytest.mark.parametrize("scales", [[1.0, 0.1, 5.0], [1e-30, 1e-15, 1.0, 1e15, 1e30]])
+def test_directions_have_the_derivatives_of_the_formula(scales):
+    """First, second and forward-mode derivatives of x / ‖x‖, as float64 computes it written out."""
+    critic, y = Cosine(1.0), _spread([1.0] * len(scales)).flip(0)
+
+    def formula(x):
+        return ((x / x.norm(dim=1, keepdim=True)) * (y / y.norm(dim=1, keepdim=True))).sum(1)
+
+    x = _spread(scales).requires_grad_()
+    tangent = _spread(scales).flip(1)
+    found = []
+    for score in (lambda x: critic(x, y), formula):
+        # A function of the slopes that is neither linear in them nor of one scale.
+        (slope,) = torch.autograd.grad((score(x) ** 2).sum(), x, create_graph=True)
+        scaled = slope * x.detach().norm(dim=1, keepdim=True)
+        (second,) = torch.autograd.grad((scaled**3).sum(), x)
+        value, forward = torch.func.jvp(score, (x.detach(),), (tangent,))
+        size = x.detach().norm(dim=1, keepdim=True)
+        found.append([value, forward, slope.detach() * size, second * size])
+    for ours, truth in zip(*found, strict=True):
+        torch.testing.assert_close(ours, truth, rtol=1e-9, atol=1e-12)
+
+
+def test_zero_rows_among_others_have_no_derivative_of_any_order():
+    x, y = _spread([1.0, 0.0, 2.0]).requires_grad_(), _spread([3.0, 1.0, 0.0]).requires_grad_()
+    critic = Cosine(0.5)
+    slopes = torch.autograd.grad((critic(x, y) ** 2).sum(), (x, y), create_graph=True)
+    seconds = torch.autograd.grad(sum((s**2).sum() for s in slopes), (x, y))
+    for side, zero in zip((*slopes, *seconds), (1, 2, 1, 2), strict=True):
+        assert side.isfinite().all()
+        assert side[zero].abs().sum() == 0
+        assert side[0].abs().sum() > 0
+
+
+# A learned temperature moves itself back to its cap, which torch.func wants to be told of.
+@pytest.mark.parametrize(
+    "critic",
+    [c for c in ALL if not any("log_scale" in name for name, _ in c.named_parameters())],
+    ids=lambda c: type(c).__name__,
+)
+def test_critics_under_function_transforms(critic):
+    """torch.func: gradients of each pair (vmap of grad), and derivatives both ways."""
+    x, y = torch.randn(4, 3), torch.randn(4, 3)
+
+    def one(a, b):
+        return critic(a[None], b[None])[0]
+
+    leaf = x.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(critic(leaf, y).sum(), leaf)
+    torch.testing.assert_close(torch.func.vmap(torch.func.grad(one))(x, y), expected)
+    torch.testing.assert_close(torch.func.vmap(one)(x, y), critic(x, y))
+    torch.testing.assert_close(torch.func.vmap(one, in_dims=(1, 1))(x.T, y.T), critic(x, y))
+    tangents = torch.randn(4, 3)
+    _, forward = torch.func.jvp(lambda a: critic(a, y), (x,), (tangents,))
+    torch.testing.assert_close(forward, (tangents * expected).sum(1))
+    for jacobian in (torch.func.jacrev, torch.func.jacfwd):
+        rows = jacobian(lambda a: critic(a, y))(x)
+        torch.testing.assert_close(torch.stack([rows[i, i] for i in range(4)]), expected)
+
+
+def test_shapes_of_a_cosine_without_numbers():
+    x = torch.empty(5, 3, device="meta")
+    assert Cosine().factors(x, x)[0].shape == (5, 3)
+
+
+class Centre(nn.Module):
+    """A layer of one's own that ties rows together."""
+
+    def forward(self, x):
+        return x - x.mean(0)
+
+
+@pytest.mark.parametrize(
+    ("layer", "rowwise"),
+    [
+        (nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.LayerNorm(3), nn.Dropout()), True),
+        (nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)), False),
+        (nn.LazyBatchNorm1d(), False),
+        (nn.TransformerEncoderLayer(4, 2), False),
+        (nn.MultiheadAttention(4, 2), False),
+        (Centre(), False),
+        (nn.Sequential(nn.Linear(3, 3), Centre()), False),
+    ],
+)
+def test_a_tower_is_taken_apart_only_if_its_layers_are_known(layer, rowwise):
+    assert TwoTower(layer).rowwise == rowwise
+    assert TwoTower(nn.Linear(3, 3), layer).rowwise == rowwise
+
+
+def test_a_tower_of_ones_own_sees_all_rows():
+    """600 rows of 2,048 numbers are taken apart where rows do not meet; these do."""
+    x, y = torch.randn(2, 600, 2048) + 1
+    loss = ContrastiveLoss(RPC(), TwoTower(Centre(), nn.Identity(), 2048.0), "in_batch")
+    scores = (x - x.mean(0)).double() @ y.double().T / 2048
+    torch.testing.assert_close(loss.scores(x, y).positives.double(), scores.diagonal(),
+                               rtol=1e-4, atol=1e-4)  # fmt: skip
+    expected = -RPC()(from_matrix(scores))
+    torch.testing.assert_close(loss(x, y).double(), expected, rtol=1e-5, atol=1e-5)

@@ -1,9 +1,13 @@
 """One, two and three processes have the loss and the gradients of one process with all rows."""
 
+import copy
+import io
 import itertools
+import pickle
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from relatum import (
@@ -146,3 +150,27 @@ def without_rows(rank, size):
 def test_a_process_without_rows_is_an_error_on_all():
     for message in processes.run(without_rows, 2):
         assert "at least one pair, they have [3, 0]" in message
+
+
+def copied(rank, size):
+    """The loss, and that of a deep copy, a pickle and a state of it."""
+    torch.manual_seed(rank)
+    x, y = torch.randn(2, 4, D)
+    loss = ContrastiveLoss(OBJECTIVES["cpc"](), Cosine(0.5, learn=True), group=Group.world())
+    assert list(loss.state_dict()) == ["critic.temperature.log_scale"]
+    buffer = io.BytesIO()
+    torch.save(loss, buffer)
+    buffer.seek(0)
+    others = [copy.deepcopy(loss), torch.load(buffer, weights_only=False)]
+    if size > 1:
+        part = ContrastiveLoss(OBJECTIVES["cpc"](), Cosine(), group=Group(dist.new_group([0, 1])))
+        assert copy.deepcopy(part).group.size == 2
+        with pytest.raises(TypeError, match="cannot be pickled: save a state_dict"):
+            pickle.dumps(part)
+    return [loss(x, y).detach(), *(other(x, y).detach() for other in others)]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_loss_with_a_group_can_be_copied_and_saved(size):
+    for first, *others in processes.run(copied, size):
+        assert all(torch.equal(first, other) for other in others)

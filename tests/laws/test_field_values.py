@@ -272,6 +272,11 @@ def test_gradient_penalty_of_a_linear_critic():
         gradient_penalty(lambda a, b: (a * b).sum(1), x, x, target=-1.0)
 
 
+def test_gradient_penalty_of_one_number_per_pair():
+    a, b = torch.randn(2, 4)
+    assert_near(gradient_penalty(lambda a, b: 3 * a + 4 * b, a, b), (5 - 1) ** 2, 1e-5)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int16, torch.int64, torch.bool])
 def test_ids_of_any_integer_type(dtype):
     x = torch.randn(2, 3)

@@ -20,6 +20,9 @@ from relatum import (
 from relatum.scores import factors, gram, holding, reductions
 from tests.laws import reference
 
+# torch's forward derivatives come with a warning of torch's own about torch.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+
 D = 3
 
 
@@ -201,12 +204,14 @@ def test_gradcheck(objective, block_size, pairing):
     assert torch.autograd.gradcheck(loss, (x.requires_grad_(), y.requires_grad_()))
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 1 << 16])
+@pytest.mark.parametrize("chunk", [1, 28, 1 << 16])
+@pytest.mark.parametrize("alone", [1, 10, 1000, 10**6])
 @pytest.mark.parametrize("sizes", [[60, 40, *[3] * 66, 2], [30] * 10, [1] * 300, [300 - 7, 7]])
-def test_gram_subtracts_groups(sizes, chunk, monkeypatch):
-    """Large groups go through their own Gram matrices, small ones pair by pair, in chunks."""
+def test_gram_subtracts_groups(sizes, alone, chunk, monkeypatch):
+    """By Gram matrices of a group, by its scores, or pair by pair in chunks."""
     monkeypatch.setattr(gram, "_CHUNK", chunk)
-    x, y = torch.randn(2, 300, 4, dtype=torch.float64)
+    monkeypatch.setattr(gram, "_ALONE", alone)
+    x, y = torch.randn(2, 300, 24 if alone == 10 else 4, dtype=torch.float64)
     x, y = x.requires_grad_(), y.requires_grad_()
     ids = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     ids = ids[torch.randperm(300)]
@@ -241,6 +246,47 @@ def test_gram_repairs_cancellation(monkeypatch):
     (slow,) = torch.autograd.grad(exact, x)
     assert (fast - slow).norm() <= 1e-4 * slow.norm()
     assert loss(x, x).isfinite()
+
+
+@pytest.mark.parametrize("pairing", ["in_batch", "in_batch_symmetric"])
+def test_gram_repairs_cancellation_between_cones(pairing):
+    """Anchors near one direction, candidates near another, orthogonal to it: as with two encoders.
+
+    Scores are then small beside ‖u‖ ‖v‖, and no excluded pair is to blame: the entries of the two
+    matrices cancel among themselves.
+    """
+    n, d = 512, 16
+    turn = torch.linalg.qr(torch.randn(d, d, dtype=torch.float64))[0]
+    noise = 1e-2 * torch.randn(2, n, d, dtype=torch.float64)
+    x, y = ((1000 * torch.eye(d)[i] + noise[i]) @ turn for i in range(2))
+    x, y = x.float().requires_grad_(), y.float().requires_grad_()
+    scores = ContrastiveLoss(OBJECTIVES["rpc"](), DotProduct(), pairing).scores(x, y)
+    assert "Gram" in repr(scores.negatives)
+    matrix = x.double() @ y.double().T
+    exact = matrix[~torch.eye(n, dtype=torch.bool)]
+    mean, square = scores.negatives.moments()
+    rms = exact.square().mean().sqrt()
+    assert abs(mean.double() - exact.mean()) <= 1e-5 * rms
+    torch.testing.assert_close(square.double(), exact.square().mean(), rtol=1e-4, atol=0)
+    fast, slow = (torch.autograd.grad(value, (x, y)) for value in (square, exact.square().mean()))
+    for a, b in zip(fast, slow, strict=True):
+        assert (a - b).norm() <= 1e-4 * b.norm()
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("gram", [False, True])
+def test_losses_under_function_transforms(objective, gram, monkeypatch):
+    """torch.func's gradient and forward derivative are autograd's, where scores are not tiled."""
+    if gram:
+        monkeypatch.setattr(*GRAM)
+    x, y, tangent = torch.randn(3, 6, D, dtype=torch.float64)
+    for critic in (Cosine(0.4), Bilinear(D, D).double()):
+        loss = ContrastiveLoss(OBJECTIVES[objective](), critic, "in_batch_symmetric")
+        leaf = x.clone().requires_grad_()
+        (expected,) = torch.autograd.grad(loss(leaf, y), leaf)
+        torch.testing.assert_close(torch.func.grad(loss)(x, y), expected)
+        _, forward = torch.func.jvp(lambda a, loss=loss: loss(a, y), (x,), (tangent,))
+        torch.testing.assert_close(forward, (tangent * expected).sum())
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)

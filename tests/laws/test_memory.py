@@ -5,10 +5,11 @@ import weakref
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from relatum import OBJECTIVES, RPC, Bilinear, ContrastiveLoss, Cosine, DotProduct, JointMLP
-from relatum.scores import factors, holding, reductions
+from relatum.scores import factors, gram, holding, reductions
 from relatum.scores.exclusions import Exclusions
 
 NUMBER = 4  # bytes
@@ -35,17 +36,21 @@ def _pairs(n, d):
 
 
 @pytest.mark.parametrize("bound", [reductions.LARGEST_BOUND, -1.0])
-@pytest.mark.parametrize("pairing", ["two_view", "in_batch", "in_batch_symmetric", None])
+@pytest.mark.parametrize("pairing", ["two_view", "in_batch", "in_batch_symmetric", None, "masked"])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_tiles_keep_the_factors_and_some_numbers_per_row(objective, pairing, bound, monkeypatch):
     monkeypatch.setattr(reductions, "LARGEST_BOUND", bound)
     monkeypatch.setattr(holding, "gram_pays", lambda *_: False)
     d = 2
     critic = Cosine(0.5) if pairing == "two_view" else Bilinear(d, d)
+    masked = pairing == "masked"
+    pairing = None if masked else pairing
     loss = ContrastiveLoss(OBJECTIVES[objective](), critic, pairing, block_size=16)
 
     def of(n):
         given = {"negatives": torch.randn(n, d)} if pairing is None else {}
+        if masked:
+            given |= {"negative_mask": torch.rand(n, n) < 0.5}
         return kept(lambda x, y: loss(x, y, **given), *_pairs(n, d))
 
     few, many = of(128), of(512)
@@ -70,6 +75,34 @@ def test_moments_keep_factors_and_square_matrices_at_any_size(pairing, ids, monk
     few, many = of(1000), of(8000)
     assert many < 8.01 * few
     assert many < (8000 * 2 * (5 * d + 10) + 20 * d**2) * NUMBER
+
+
+class Largest(TorchDispatchMode):
+    """The most numbers that any tensor made inside has."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        for made in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(made, torch.Tensor):
+                self.numbers = max(self.numbers, made.numel())
+        return out
+
+
+@pytest.mark.parametrize("size", [2, 8, 32, 128, 512])
+def test_excluded_groups_take_no_more_than_the_factors(size, monkeypatch):
+    """Whatever the size of groups: no row is gathered once for each pair of a large one."""
+    monkeypatch.setattr(gram, "_CHUNK", 1 << 12)
+    monkeypatch.setattr(gram, "_ALONE", 1 << 13)
+    n, d = 512, 128
+    x, y = _pairs(n, d)
+    loss = ContrastiveLoss(RPC(), DotProduct(), "in_batch")
+    scores = loss.scores(x, y, ids=torch.cat([torch.arange(n - 1) // size, torch.tensor([n])]))
+    assert "Gram" in repr(scores.negatives)
+    with Largest() as largest:
+        loss.from_scores(scores).backward()
+    assert largest.numbers <= n * d
 
 
 def test_blocks_of_a_joint_critic_keep_no_hidden_layer_and_no_mask(monkeypatch):

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relatum import CPC, RPC, Bilinear, ContrastiveLoss, Cosine, DotProduct, JointMLP
+from relatum import CPC, OBJECTIVES, RPC, Bilinear, ContrastiveLoss, Cosine, DotProduct, JointMLP
 from relatum.scores import from_matrix
 from relatum.scores.exclusions import Exclusions
 
@@ -183,6 +183,61 @@ def test_a_critic_of_ones_own_in_half_precision():
     assert abs(loss.item() - 0.5025) < 1e-6
 
 
+@pytest.mark.parametrize("rowwise", [False, True])
+def test_factors_of_ones_own_in_half_precision(rowwise, monkeypatch):
+    """Factors that autocast rounded are summed in float32, held in whatever way."""
+
+    class Half(torch.nn.Module):
+        symmetric = True
+
+        def factors(self, x, y):
+            return x.half(), y.half()
+
+        def forward(self, x, y):
+            u, v = self.factors(x, y)
+            return (u * v).sum(-1)
+
+    critic = Half()
+    critic.rowwise = rowwise
+    x, y, bank = 3 * torch.randn(3, 300, 4)
+    exact = [t.half().double() for t in (x, y, bank)]
+    for name, pairing, block_size, own in (
+        ("rpc", "two_view", None, False),
+        ("cpc", "in_batch", 100, False),
+        ("dv", None, None, False),
+        ("cpc", None, None, True),
+    ):
+        arguments = OBJECTIVES[name](), pairing, block_size
+        given = [{}, {}]
+        if pairing is None:
+            given = [{"negatives": b[:, None] if own else b} for b in (bank, exact[2])]
+        loss, truth = (
+            ContrastiveLoss(arguments[0], c, *arguments[1:]) for c in (critic, DotProduct())
+        )
+        expected = truth(*exact[:2], **given[1])
+        found = loss(x, y, **given[0])
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("critic", [DotProduct(), JointMLP(4, 4, hidden=(4,))])
+@pytest.mark.parametrize("ids", [False, True])
+def test_a_mask_of_a_bank_goes_with_blocks(critic, ids):
+    x, bank = torch.randn(40, 4), torch.randn(70, 4)
+    mask = torch.rand(40, 70) < 0.7
+    given = {"negatives": bank, "negative_mask": mask}
+    excluded = ~mask
+    if ids:
+        own, other = torch.arange(40) % 5, torch.arange(70) % 7
+        given |= {"ids": own, "negative_ids": other}
+        excluded = excluded | (own[:, None] == other[None])
+    scores = ContrastiveLoss(CPC(), critic, block_size=16).scores(x, x, **given)
+    assert "16" in repr(scores.negatives)
+    matrix = critic(x[:, None], bank[None]).masked_fill(excluded, -torch.inf)
+    torch.testing.assert_close(scores.negatives.logsumexp(), matrix.logsumexp(1))
+    assert scores.negatives.counts.tolist() == (~excluded).sum(1).tolist()
+
+
 def test_a_critic_that_sums_over_the_wrong_axis_is_named():
     class Wrong(torch.nn.Module):
         symmetric = False
@@ -211,6 +266,11 @@ def test_mistakes_are_named():
         loss(x, x, ids=np.array([2**63 + 5, 1, 2, 3], dtype=np.uint64))
     with pytest.raises(TypeError, match="ids cannot be read as integers"):
         loss(x, x, ids=["a", "b", "c", "d"])
+    with pytest.raises(ValueError, match=r"one row per pair: x has shape \(\), y \(\)"):
+        loss(torch.tensor(1.0), torch.tensor(1.0))
+    statistics = ContrastiveLoss(RPC(), Cosine()).statistics(x, x)
+    with pytest.raises(TypeError, match="CPC needs every score of its negatives"):
+        loss.from_statistics(statistics)
     with pytest.raises(ValueError, match="hold nothing"):
         loss(x[:, :0], x[:, :0])
     with pytest.raises(ValueError, match="negatives hold no candidates"):
@@ -221,6 +281,8 @@ def test_mistakes_are_named():
         ContrastiveLoss(CPC(), JointMLP(5, 3), "in_batch")(x, x)
     with pytest.raises(TypeError):  # the two exchanged
         ContrastiveLoss(Cosine(), RPC())
+    with pytest.raises(TypeError, match="objective must be an instance"):
+        ContrastiveLoss(JointMLP(3, 3), Cosine())
     with pytest.raises(ValueError, match="block_size must be a whole number"):
         ContrastiveLoss(CPC(), Cosine(), block_size=True)
     mask = np.ones((4, 2), dtype=bool)[::-1, ::-1]

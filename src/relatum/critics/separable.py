@@ -119,48 +119,70 @@ def _direction(x: Tensor, length: Tensor | float) -> Tensor:
     """X / ‖x‖ along the last axis, times a length; 0 for a zero vector."""
     if isinstance(length, Tensor):  # a learned one has a gradient of its own
         return _direction(x, 1.0) * length
-    x = _wide(x)
-    norm = torch.linalg.vector_norm(x.detach(), dim=-1, keepdim=True)
-    # Squares of numbers below 1e-19 or above 1e19 do not fit in float32.
-    if bool(((norm > 1e-15) & (norm < 1e15)).all()):
-        out: Tensor = _Direction.apply(x, norm, length)
-        return out
-    return _direction_of_any_size(x) * length
+    out, _ = _Direction.apply(_wide(x), length)
+    direction: Tensor = out
+    return direction
 
 
 class _Direction(torch.autograd.Function):
-    """Half the passes over memory of the formula written out."""
+    """Vectors of one length, and norms: half the passes over memory of the formula written out.
+
+    The norm is an output so that derivatives of every order follow from the first.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, norm: Tensor, length: float) -> Tensor:
-        scale = length / norm
-        u = x * scale
-        ctx.save_for_backward(x, u, scale)
-        ctx.length = length
-        return u
+    def forward(x: Tensor, length: float) -> tuple[Tensor, Tensor]:
+        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        # Squares of numbers below 1e-19 or above 1e19 do not fit in float32.
+        if not x.is_meta and bool(((norm > 1e-15) & (norm < 1e15)).all()):
+            return x * (length / norm), norm
+        largest = x.abs().amax(-1, keepdim=True)
+        # The slope of a zero row, which has no direction, is divided by ∞.
+        zero = largest == 0
+        scaled = x / largest.masked_fill(zero, 1)
+        norm = torch.linalg.vector_norm(scaled, dim=-1, keepdim=True).masked_fill(zero, torch.inf)
+        return scaled * (length / norm), norm * largest.masked_fill(zero, 1)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        x, u, scale = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted
-            again = _direction_of_any_size(x) * ctx.length
-            (slope,) = torch.autograd.grad(again, x, grad, create_graph=True)
-            return slope, None, None
-        # The part of the gradient across the direction, times length / norm.
-        along = (grad * u).sum(-1, keepdim=True).div_(ctx.length**2)
-        return torch.addcmul(grad, u, along, value=-1).mul_(scale), None, None
+    def setup_context(
+        ctx: Any, inputs: tuple[Tensor, float], output: tuple[Tensor, Tensor]
+    ) -> None:
+        ctx.length = inputs[1]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
+
+    @staticmethod
+    def backward(
+        ctx: Any, grad: Tensor | None, grad_norm: Tensor | None
+    ) -> tuple[Tensor | None, None]:
+        u, norm = ctx.saved_tensors
+        slope: Tensor | None = None if grad is None else _across(grad, u, ctx.length)
+        if slope is not None:
+            scale = ctx.length / norm
+            slope = slope * scale if torch.is_grad_enabled() else slope.mul_(scale)
+        if grad_norm is not None:
+            along = grad_norm * u / ctx.length
+            slope = along if slope is None else slope + along
+        return slope, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> tuple[Tensor, Tensor]:
+        u, norm = ctx.saved_tensors
+        along = (tangent * u).sum(-1, keepdim=True) / ctx.length
+        return _across(tangent, u, ctx.length) * (ctx.length / norm), along
+
+    @staticmethod
+    def vmap(
+        info: Any, axes: tuple[int, None], x: Tensor, length: float
+    ) -> tuple[tuple[Tensor, Tensor], int]:
+        return _Direction.apply(x.movedim(axes[0], 0), length), 0
 
 
-def _direction_of_any_size(x: Tensor) -> Tensor:
-    # Dividing by the largest entry first: squares of numbers below 1e-19 or above 1e19 do not fit
-    # in float32. The quotient is a constant to autograd, since a direction does not depend on it.
-    largest = x.detach().abs().amax(-1, keepdim=True)
-    zero = largest == 0
-    # A zero row is exchanged for a constant before the division, so that no derivative of any
-    # order meets 0 / 0.
-    x = (x / largest.masked_fill(zero, 1)).masked_fill(zero, 1)
-    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return (x / norm).masked_fill(zero, 0)
+def _across(grad: Tensor, u: Tensor, length: float) -> Tensor:
+    """The part of a gradient across u, which is so long: a direction does not change along it."""
+    along = (grad * u).sum(-1, keepdim=True) / length**2
+    return torch.addcmul(grad, u, along, value=-1)
 
 
 class Bilinear(nn.Module):
@@ -251,8 +273,17 @@ class TwoTower(nn.Module):
 
     @property
     def rowwise(self) -> bool:
-        """True if no layer ties the rows of a batch together, as batch normalisation does."""
-        return not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.modules())
+        """True if no layer ties the rows of a batch together, as batch normalisation does.
+
+        That is known of torch's own layers; a tower with others sees all rows in one call.
+        """
+        towers = (self.tower_x,) if self.tower_y is None else (self.tower_x, self.tower_y)
+        layers = [layer for tower in towers for layer in tower.modules()]
+        return all(
+            type(layer).__module__.startswith("torch.nn.modules.")
+            and not isinstance(layer, _TYING_ROWS)
+            for layer in layers
+        )
 
     @property
     def temperature(self) -> Temperature:
@@ -274,6 +305,14 @@ class TwoTower(nn.Module):
         other = self.tower_x if self.tower_y is None else self.tower_y
         v = u if x is y and self.symmetric else _through(other, y)
         return self.inner.factors(u, v)
+
+
+_TYING_ROWS = (
+    nn.modules.batchnorm._BatchNorm,
+    # To these a matrix is a sequence.
+    nn.RNNBase, nn.MultiheadAttention, nn.Transformer, nn.TransformerEncoder, nn.TransformerDecoder,
+    nn.TransformerEncoderLayer, nn.TransformerDecoderLayer,
+)  # fmt: skip
 
 
 def _through(tower: nn.Module, x: Tensor) -> Tensor:

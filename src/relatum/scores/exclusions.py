@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-__all__ = ["Exclusions", "Groups"]
+__all__ = ["Exclusions", "Groups", "either"]
 
 
 class Groups(NamedTuple):
@@ -37,26 +37,42 @@ class Exclusions:
     Args:
         anchor_ids: One id per anchor.
         candidate_ids: One id per candidate.
+        kept: A mask, if there is one as well: False where a candidate is no negative of an anchor.
     """
 
-    def __init__(self, anchor_ids: Int[Tensor, " n"], candidate_ids: Int[Tensor, " m"]) -> None:
+    def __init__(
+        self,
+        anchor_ids: Int[Tensor, " n"],
+        candidate_ids: Int[Tensor, " m"],
+        kept: Bool[Tensor, "n m"] | None = None,
+    ) -> None:
         self.anchor_ids = anchor_ids
         self.candidate_ids = candidate_ids
+        self.kept = kept
         self._ranges: dict[tuple[bool, int, int], tuple[int, int]] = {}
 
     @classmethod
-    def none(cls, n: int, m: int, device: torch.device) -> Exclusions:
-        """Every candidate is a negative of every anchor."""
+    def none(
+        cls, n: int, m: int, device: torch.device, kept: Bool[Tensor, "n m"] | None = None
+    ) -> Exclusions:
+        """Every candidate is a negative of every anchor, but for a mask."""
         zeros = torch.zeros(n, dtype=torch.int64, device=device)
-        return cls(zeros, torch.ones(m, dtype=torch.int64, device=device))
+        return cls(zeros, torch.ones(m, dtype=torch.int64, device=device), kept)
 
     @property
     def counts(self) -> Int[Tensor, " n"]:
         """The number of negatives of each anchor."""
+        if self.kept is not None:
+            same = self._same(slice(0, len(self.anchor_ids)), slice(0, len(self.candidate_ids)))
+            return (self.kept if same is None else self.kept & ~same).sum(1)
         return len(self.candidate_ids) - occurrences(self.anchor_ids, self.candidate_ids)
 
     def mask(self, rows: slice, columns: slice) -> Bool[Tensor, "a b"] | None:
         """Which pairs of a tile are excluded; None if the ranges of ids show that none is."""
+        kept = None if self.kept is None else self.kept[rows, columns]
+        return either(self._same(rows, columns), kept)
+
+    def _same(self, rows: slice, columns: slice) -> Bool[Tensor, "a b"] | None:
         low, high = self._range(True, rows)
         least, most = self._range(False, columns)
         # Ids in the order of the rows, as pairings number them, meet on the diagonal tiles alone.
@@ -83,6 +99,15 @@ class Exclusions:
             ids = (self.anchor_ids if anchors else self.candidate_ids)[part]
             self._ranges[key] = (int(ids.min()), int(ids.max()))
         return self._ranges[key]
+
+
+def either(
+    same: Bool[Tensor, "*any"] | None, kept: Bool[Tensor, "*any"] | None
+) -> Bool[Tensor, "*any"] | None:
+    """Excluded pairs from equal ids and from a mask of what counts."""
+    if kept is None:
+        return same
+    return ~kept if same is None else same | ~kept
 
 
 def occurrences(ids: Int[Tensor, " n"], among: Int[Tensor, " m"]) -> Int[Tensor, " n"]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..base import SeparableCritic
 
-__all__ = ["Parts", "factors_of_pairs", "joined", "rowwise", "stacked"]
+__all__ = ["Parts", "factors_of_pairs", "joined", "rowwise", "stacked", "wide_factors"]
 
 Parts = list[Tensor]
 """A factor as parts of consecutive rows."""
@@ -19,6 +19,13 @@ gradients touch then stays in the cache, and the time per pair is the same for a
 
 _FEWEST = 256
 """Rows of a part at least."""
+
+
+def wide_factors(critic: SeparableCritic, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The critic's factors; what one of the user's own rounded to half is summed in float32."""
+    u, v = critic.factors(x, y)
+    wide = u.float() if u.dtype.itemsize < 4 else u
+    return wide, wide if u is v else v.float() if v.dtype.itemsize < 4 else v
 
 
 def factors_of_pairs(
@@ -32,16 +39,16 @@ def factors_of_pairs(
     if getattr(critic, "rowwise", False):
         size = len(x) if x.is_cuda else max(_FEWEST, _CACHED // x.shape[1])
         if len(x) <= size:
-            parts = [critic.factors(x, y)]
+            parts = [wide_factors(critic, x, y)]
         else:
             pairs = zip(torch.split(x, size), torch.split(y, size), strict=True)
-            parts = [critic.factors(a, b) for a, b in pairs]
+            parts = [wide_factors(critic, a, b) for a, b in pairs]
         return [u for u, _ in parts], [v for _, v in parts]
     if not views:
-        u, v = critic.factors(x, y)
+        u, v = wide_factors(critic, x, y)
         return [u], [v]
     z = stacked(x, y)
-    u, v = critic.factors(z, z)
+    u, v = wide_factors(critic, z, z)
     return [u[: len(x)]], [v[len(x) :]]
 
 

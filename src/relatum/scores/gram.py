@@ -7,7 +7,7 @@ as all of the loss, out of its graphs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..base import Elementwise
 from ..distributed import Group
+from ..products import matmul
 from .exclusions import Exclusions, Groups
 from .statistics import Factor, Statistics, pair_sums, product_sums
 from .strategies import Strategy, Sums
@@ -23,11 +24,16 @@ from .strategies import Strategy, Sums
 __all__ = ["LARGEST_AMPLIFICATION", "Gram", "excluded_by_ids"]
 
 LARGEST_AMPLIFICATION = 100.0
-"""Where (all pairs) / (all pairs − excluded pairs) exceeds this in float32, the subtraction has
-cancelled: the relative error is about 6e-8 times the ratio. The sums are then redone in float64."""
+"""Where ‖UᵀU‖ ‖VᵀV‖ / Σ f² exceeds this in float32, digits have cancelled: in the subtraction of
+excluded pairs that dwarf the others, or among the entries of the two matrices if anchors are nearly
+orthogonal to candidates. The relative error is about 6e-8 times the ratio. The sums are then redone
+in float64."""
 
-_CHUNK = 1 << 16
-"""Excluded pairs scored at a time."""
+_CHUNK = 1 << 22
+"""Numbers of one side that are gathered at a time for excluded pairs of small groups."""
+
+_ALONE = 256
+"""Pairs of a group from which on it is a product of its own: gathering takes d numbers a pair."""
 
 
 class Gram:
@@ -66,10 +72,10 @@ class Gram:
 
     def sums(self) -> Sums:
         """Σ f and Σ f²."""
-        sums, total = self._statistics(False).negatives(self._group, self._both)
+        sums, size = self._statistics(False).negatives(self._group, self._both)
         # Written so that an overflow, where nothing compares, counts as unreliable too.
         bound = LARGEST_AMPLIFICATION * sums.second.detach().abs()
-        reliable = bool(total.second.detach() <= bound)
+        reliable = bool(size <= bound)
         # All processes decide alike: the second way has sums over processes of its own.
         if sums.second.dtype == torch.float64 or self._group.everywhere(reliable):
             return sums
@@ -101,26 +107,32 @@ def _by_group(u: Tensor, v: Tensor, groups: Groups) -> Iterator[Sums]:
     """The excluded pairs of ids, in chunks of consecutive groups.
 
     A group of a anchors and b candidates costs a·b·d pair by pair and (a + b)·d² through its own
-    Gram matrices; the few groups that are large enough for the second are chunks of their own.
+    Gram matrices; groups that are not small are chunks of their own.
     """
     a, b = groups.anchor_sizes, groups.candidate_sizes
     if len(a) == 0:
         return
-    large = a * b > (a + b) * u.shape[1]
-    reached = (a * b).masked_fill(large, 0).cumsum(0) // _CHUNK
-    starts = large | large.roll(1) | (reached != reached.roll(1))
+    alone = a * b >= _ALONE
+    reached = (a * b).masked_fill(alone, 0).cumsum(0) // max(1, _CHUNK // u.shape[1])
+    starts = alone | alone.roll(1) | (reached != reached.roll(1))
     _, lengths = torch.unique_consecutive(starts.cumsum(0), return_counts=True)
-    sizes, alone = lengths.tolist(), large[lengths.cumsum(0) - 1].tolist()
+    sizes, kinds = lengths.tolist(), alone[lengths.cumsum(0) - 1].tolist()
     parts_a, parts_b = torch.split(a, sizes), torch.split(b, sizes)
     us = torch.split(u[groups.anchors], [int(part.sum()) for part in parts_a])
     vs = torch.split(v[groups.candidates], [int(part.sum()) for part in parts_b])
-    for size_a, size_b, u_part, v_part, large in zip(parts_a, parts_b, us, vs, alone, strict=True):
-        if large:
+    for size_a, size_b, u_part, v_part, single in zip(parts_a, parts_b, us, vs, kinds, strict=True):
+        n, m = len(u_part), len(v_part)
+        if single and n * m > (n + m) * u.shape[1]:
             yield product_sums(Factor.of(u_part), Factor.of(v_part))
-        else:
-            # Recomputed in the backward pass: the gathered rows are many times the batch.
-            out = checkpoint(_pair_sums, u_part, v_part, size_a, size_b, use_reentrant=False)
-            yield Sums(*out)
+            continue
+        # Recomputed in the backward pass: gathered rows are many times the batch.
+        run = _group_sums if single else partial(_pair_sums, a=size_a, b=size_b)
+        yield Sums(*checkpoint(run, u_part, v_part, use_reentrant=False, preserve_rng_state=False))
+
+
+def _group_sums(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ f and Σ f² over all pairs of one group."""
+    return pair_sums(matmul(u, v.T).flatten())
 
 
 def _pair_sums(u: Tensor, v: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

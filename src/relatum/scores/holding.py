@@ -22,7 +22,7 @@ from .statistics import Factor, Statistics, of_pairs, of_views
 from .strategies import Checkpointed, Dense, Strategy, Sums
 from .tiled import Tiled
 
-__all__ = ["Batch", "either", "hold_blocks", "hold_joint", "hold_separable"]
+__all__ = ["Batch", "hold_blocks", "hold_joint", "hold_separable"]
 
 _DENSE = 1 << 16
 """Scores held at once where no block size is given; beyond, tiles are recomputed, which is faster
@@ -42,7 +42,8 @@ class Batch:
     Attributes:
         pattern: Where candidates come from: all rows of both views, the partners of all pairs, or
             elsewhere.
-        exclusions: Ids of this process's anchors and of all candidates.
+        exclusions: Ids of this process's anchors and of all candidates; a mask, where there is one,
+            has no closed form.
         rows: Candidates of each process.
         group: The processes whose candidates count.
         block_size: Side of tiles, or rows of a block; None decides here.
@@ -112,7 +113,7 @@ def hold_separable(us: Parts, vs: Parts, positives: Tensor, batch: Batch) -> Str
     # All processes choose alike, whatever their shares of the rows.
     total, n = sum(batch.rows), len(batch.exclusions.anchor_ids)
     n = n if batch.pattern == "elsewhere" else total
-    if gram_pays(n, total, us[0].shape[1]):
+    if batch.exclusions.kept is None and gram_pays(n, total, us[0].shape[1]):
         otherwise = "tiled" if _in_tiles(sum(map(len, anchors)), total, batch) else "dense"
         return Gram(statistics, batch.counts, batch.both, batch.group, pair_by_pair, otherwise)
     return pair_by_pair()
@@ -161,7 +162,10 @@ def _statistics(us: Parts, vs: Parts, positives: Tensor | None, batch: Batch) ->
         anchors = others = anchors.plus(others)
         us = vs = [*us, *vs]
     nothing = Sums(anchors.sum.new_zeros(()), anchors.sum.new_zeros(()))
-    excluded = nothing if batch.numbered else _by_ids(joined(us), joined(vs), batch)
+    excluded = nothing
+    if not batch.numbered:
+        u = joined(us)
+        excluded = _by_ids(u, u if vs is us else joined(vs), batch)
     return Statistics(anchors, others, nothing, excluded, 0, 0, 0)
 
 
@@ -190,16 +194,7 @@ def _members(v: Tensor, batch: Batch, anchor_ids: Tensor) -> tuple[Tensor, Exclu
     return torch.cat(rows), Exclusions(anchor_ids, torch.cat(ids))
 
 
-def either(same: Tensor | None, mask: Tensor | None) -> Tensor | None:
-    """Excluded pairs from equal ids and from a mask of what counts."""
-    if mask is None:
-        return same
-    return ~mask if same is None else same | ~mask
-
-
-def hold_joint(
-    critic: Critic, x: Tensor, y: Tensor, batch: Batch, mask: Tensor | None = None
-) -> Strategy:
+def hold_joint(critic: Critic, x: Tensor, y: Tensor, batch: Batch) -> Strategy:
     """All pairs of a critic that must see both sides of each."""
     group, exclusions = batch.group, batch.exclusions
     n, m = len(x), sum(batch.rows)
@@ -207,13 +202,9 @@ def hold_joint(
         return _both(_matrix(critic, x, y[None]), exclusions.mask(slice(0, n), slice(0, m)))
 
     def excluded(rows: slice) -> Tensor | None:
-        own = None if mask is None else mask[rows]
-        return either(exclusions.mask(rows, slice(0, m)), own)
+        return exclusions.mask(rows, slice(0, m))
 
     counts = exclusions.counts
-    if mask is not None:
-        whole = excluded(slice(0, n))
-        counts = counts if whole is None else (~whole).sum(1)
 
     def one_way(critic: Critic, x: Tensor, y: Tensor) -> Strategy:
         others = group.gather(y, batch.rows)[None]

@@ -33,9 +33,9 @@ from torch import Tensor
 from ..base import Critic, Scores, SeparableCritic
 from ..distributed import ALONE, Group
 from ..products import matmul
-from .exclusions import Exclusions
-from .factors import factors_of_pairs, rowwise, stacked
-from .holding import Batch, either, hold_blocks, hold_joint, hold_separable
+from .exclusions import Exclusions, either
+from .factors import factors_of_pairs, rowwise, stacked, wide_factors
+from .holding import Batch, hold_blocks, hold_joint, hold_separable
 from .negatives import PooledNegatives
 from .strategies import Dense, Strategy
 
@@ -130,7 +130,7 @@ def explicit(
     excluded = either(same, mask)
     n, k = negatives.shape[:2]
     if isinstance(critic, SeparableCritic):
-        u, v = critic.factors(x, stacked(y[:, None], negatives, axis=1))
+        u, v = wide_factors(critic, x, stacked(y[:, None], negatives, axis=1))
         scores = matmul(v, u.unsqueeze(-1)).squeeze(-1)
         return _scores(scores[:, 0], Dense(scores[:, 1:], excluded), group)
     counts = torch.full((n,), k, device=x.device) if excluded is None else (~excluded).sum(1)
@@ -159,21 +159,16 @@ def bank(
 ) -> Scores:
     """Each x_i against one shared bank of candidates (a queue of past embeddings)."""
     n, m = len(x), len(candidates)
-    exclusions = Exclusions.none(n, m, x.device)
+    exclusions = Exclusions.none(n, m, x.device, mask)
     if candidate_ids is not None:
-        exclusions = Exclusions(_owned(ids, n, x.device, candidate_ids), candidate_ids)
-    numbered = candidate_ids is None
+        exclusions = Exclusions(_owned(ids, n, x.device, candidate_ids), candidate_ids, mask)
+    numbered = candidate_ids is None and mask is None
     batch = Batch("elsewhere", exclusions, [m], ALONE, block_size, numbered)
     if isinstance(critic, SeparableCritic):
         u, v, others = _bank_factors(critic, x, y, candidates)
         positives = rowwise([u], [v])
-        if mask is None:
-            return _scores(positives, hold_separable([u], [others], positives, batch), group)
-        # A mask of its own for every pair has no short form: the scores are held.
-        whole = exclusions.mask(slice(0, n), slice(0, m))
-        held: Strategy = Dense(matmul(u, others.T), either(whole, mask))
-        return _scores(positives, held, group)
-    strategy = hold_joint(critic, x, candidates, batch, mask=mask)
+        return _scores(positives, hold_separable([u], [others], positives, batch), group)
+    strategy = hold_joint(critic, x, candidates, batch)
     return _scores(_pair_scores(critic, x, y), strategy, group)
 
 
@@ -237,9 +232,9 @@ def _bank_factors(
     rows do not meet, two calls keep a bank without gradient out of the graph.
     """
     if getattr(critic, "rowwise", False):
-        u, v = critic.factors(x, y)
-        return u, v, critic.factors(x[:1], candidates)[1]
-    u, v = critic.factors(x, stacked(y, candidates))
+        u, v = wide_factors(critic, x, y)
+        return u, v, wide_factors(critic, x[:1], candidates)[1]
+    u, v = wide_factors(critic, x, stacked(y, candidates))
     return u, v[: len(y)], v[len(y) :]
 
 

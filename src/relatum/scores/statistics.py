@@ -116,7 +116,7 @@ class Statistics(NamedTuple):
             excluded=self.excluded.plus(self.excluded), excluded_pairs=2 * self.excluded_pairs
         )
 
-    def negatives(self, group: Group, both: bool = False) -> tuple[Sums, Sums]:
+    def negatives(self, group: Group, both: bool = False) -> tuple[Sums, Float[Tensor, ""]]:
         """Σ f and Σ f² over this process's anchors with the candidates of all processes.
 
         Args:
@@ -124,16 +124,19 @@ class Statistics(NamedTuple):
             both: Whether candidates are anchors too.
 
         Returns:
-            The sums over the pairs that remain, and those before anything was excluded.
+            The sums over the pairs that remain, and the size of what was added and subtracted for
+            the second one, ‖UᵀU‖ ‖VᵀV‖.
         """
         same = self.candidates is self.anchors
         own = [self.anchors] if same else [self.anchors, self.candidates]
         everyone = pooled(own if both else own[-1:], group)
-        total = product_sums(own[0], everyone[-1])
-        if both:
-            total = total.plus(product_sums(own[-1], everyone[0]))
+        met = [(own[0], everyone[-1]), *([(own[-1], everyone[0])] if both else [])]
+        total = reduce(Sums.plus, [product_sums(*sides) for sides in met])
+        with torch.no_grad():
+            norm = torch.linalg.vector_norm
+            size = torch.stack([norm(a.gram) * norm(b.gram) for a, b in met]).sum()
         first, second = self.excluded
-        return Sums(total.first - first, total.second - second), total
+        return Sums(total.first - first, total.second - second), size
 
 
 def statistics_of_pairs(
