@@ -205,13 +205,13 @@ def test_gradcheck(objective, block_size, pairing):
 
 
 @pytest.mark.parametrize("chunk", [1, 28, 1 << 16])
-@pytest.mark.parametrize("alone", [1, 10, 1000, 10**6])
+@pytest.mark.parametrize("alone", [1, 240, 4000, 10**6])
 @pytest.mark.parametrize("sizes", [[60, 40, *[3] * 66, 2], [30] * 10, [1] * 300, [300 - 7, 7]])
 def test_gram_subtracts_groups(sizes, alone, chunk, monkeypatch):
     """By Gram matrices of a group, by its scores, or pair by pair in chunks."""
     monkeypatch.setattr(gram, "_CHUNK", chunk)
     monkeypatch.setattr(gram, "_ALONE", alone)
-    x, y = torch.randn(2, 300, 24 if alone == 10 else 4, dtype=torch.float64)
+    x, y = torch.randn(2, 300, 24 if alone == 240 else 4, dtype=torch.float64)
     x, y = x.requires_grad_(), y.requires_grad_()
     ids = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     ids = ids[torch.randperm(300)]

@@ -32,8 +32,8 @@ in float64."""
 _CHUNK = 1 << 22
 """Numbers of one side that are gathered at a time for excluded pairs of small groups."""
 
-_ALONE = 256
-"""Pairs of a group from which on it is a product of its own: gathering takes d numbers a pair."""
+_ALONE = 1 << 18
+"""The same of one group, from which on it is a product of its own."""
 
 
 class Gram:
@@ -112,7 +112,7 @@ def _by_group(u: Tensor, v: Tensor, groups: Groups) -> Iterator[Sums]:
     a, b = groups.anchor_sizes, groups.candidate_sizes
     if len(a) == 0:
         return
-    alone = a * b >= _ALONE
+    alone = a * b * u.shape[1] >= _ALONE
     reached = (a * b).masked_fill(alone, 0).cumsum(0) // max(1, _CHUNK // u.shape[1])
     starts = alone | alone.roll(1) | (reached != reached.roll(1))
     _, lengths = torch.unique_consecutive(starts.cumsum(0), return_counts=True)
