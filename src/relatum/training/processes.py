@@ -55,6 +55,7 @@ def join_processes(device: str) -> Place:
             f"device {device!r} names one GPU for all processes; use --device cuda, and each takes "
             "its own"
         )
+    expected = int(os.environ["WORLD_SIZE"])  # Fabric writes its own into it
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if device == "cuda" and here > torch.cuda.device_count():
         raise ValueError(
@@ -77,10 +78,9 @@ def join_processes(device: str) -> Place:
     fabric.launch()
     atexit.register(dist.destroy_process_group)
     group = Group.world()
-    if group.size != int(os.environ["WORLD_SIZE"]):
+    if group.size != expected:
         # Each would train on its own and write over the others' run.
         raise ValueError(
-            f"WORLD_SIZE says {os.environ['WORLD_SIZE']} processes, but {group.size} met: start "
-            "them with torchrun"
+            f"WORLD_SIZE says {expected} processes, but {group.size} met: start them with torchrun"
         )
     return Place(group, fabric.device)
