@@ -82,7 +82,11 @@ class MovingMoments(nn.Module):
             batch: The moments of this batch's negatives.
             total: Its statistics, those of this process.
             group: The processes.
+
+        Raises:
+            ValueError: If the critic's factors are not of the width `dim`.
         """
+        self._check_width(total)
         if float(self.weight) == 0:
             return batch
         anchors = Factor(self.anchor_mean / self.weight, self.anchor_gram / self.weight)
@@ -96,7 +100,16 @@ class MovingMoments(nn.Module):
 
     @torch.no_grad()
     def update(self, total: Statistics, group: Group | None = None) -> None:
-        """Takes in a batch, after its step."""
+        """Takes in a batch, after its step.
+
+        Args:
+            total: The statistics of the batch, those of this process.
+            group: The processes, the same as the loss's; None is this process alone.
+
+        Raises:
+            ValueError: If the critic's factors are not of the width `dim`.
+        """
+        self._check_width(total)
         group = Group() if group is None else group
         rows = sum(group.rows(total.rows))
         same = total.candidates is total.anchors
@@ -106,3 +119,11 @@ class MovingMoments(nn.Module):
             getattr(self, f"{name}_mean").lerp_(side.sum.double() / rows, 1 - self.decay)
             getattr(self, f"{name}_gram").lerp_(side.gram.double() / rows, 1 - self.decay)
         self.weight.lerp_(torch.ones_like(self.weight), 1 - self.decay)
+
+    def _check_width(self, total: Statistics) -> None:
+        dim, width = len(self.anchor_mean), len(total.anchors.sum)
+        if dim != width:
+            raise ValueError(
+                f"MovingMoments has dim={dim}, but the critic's factors have width {width}: "
+                f"pass dim={width}"
+            )
