@@ -152,8 +152,9 @@ class TrainImages:
 
     moment_decay: float = 0.0
     """rpc and chi2: share of past steps in the moments of the negatives, in [0, 1). Less noise from
-    small batches, some bias from past parameters. 0 = this batch alone. With micro-batches,
-    readings are those of the last one, as with --moments-only."""
+    small batches, bias from past parameters: where measured, 0.5 changed little and 0.9 or more
+    harmed (docs/results/streaming_cpu.md). 0 = this batch alone. With micro-batches, readings are
+    those of the last one, as with --moments-only."""
 
     epochs: float = 20.0
     """Passes over the training images. Each drops the last, incomplete batch of its own order."""
