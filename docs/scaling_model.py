@@ -299,8 +299,8 @@ class Gpu:
         handed = sent(loss)
         tree = 2 * (r - 1).bit_length()
         hops = (12 if REDUCTIONS[loss.objective] == "moments" else 5) * tree
-        if handed.reduce_scatter:  # a ring for the gather, and one for each receiver going back
-            hops += (1 + r) * loss.directions * (r - 1)
+        if handed.reduce_scatter:  # a ring for the gather, and one going back
+            hops += 2 * loss.directions * (r - 1)
         return handed.travelling(r) / self.pace(r) + hops * self.hop
 
     def pace(self, processes: int) -> float:

@@ -126,7 +126,8 @@ class ContrastiveStep:
             last[:] = [x.detach(), y.detach()]
             return self.networks.loss.statistics(x, y)
 
-        found = [self._again(statistics, images, draws, part, len(parts)) for part in parts]
+        # One after the other, so that the sums of two parts exist at a time and not of all.
+        found = (self._again(statistics, images, draws, part, len(parts)) for part in parts)
         total = reduce(Statistics.plus, found)
         loss = self.networks.loss.from_statistics(total, self.past)
         x, y = last
