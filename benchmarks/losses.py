@@ -68,6 +68,10 @@ def main() -> None:
     ]
     if options.largest:
         cells = [cell for cell in cells if cell.pairs <= options.largest]
+    stem = RESULTS / f"losses_{options.device}"
+    before = json.loads(stem.with_suffix(".json").read_text()) if options.again else None
+    if before is not None:
+        cells = [cell for cell in cells if options.again in cell.name]
     if options.quick:
         cells = [Cell(c.name, 64) for c in CONTESTANTS[:4]] + [Cell(LINEAR[0], 1024)]
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
@@ -75,11 +79,12 @@ def main() -> None:
         measure_memory(cells, options, progress)
         measure_time(cells, options.device, progress)
     found = machine(PACKAGES)
+    if before is not None:
+        cells, found, load = together(cells, before, found, load, options.again)
     text = page(cells, checks, found, load, options.device)
     if options.quick or options.largest:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
         return
-    stem = RESULTS / f"losses_{options.device}"
     stem.with_suffix(".md").write_text(text, encoding="utf-8")
     stem.with_suffix(".json").write_text(record(cells, checks, found, load), encoding="utf-8")
     console.print(f"wrote docs/results/{stem.name}.md and .json")
@@ -91,9 +96,26 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--quick", action="store_true", help="a few small cells; writes no page")
     parser.add_argument("--largest", type=int, help="leave larger sizes out; writes no page")
+    parser.add_argument("--again", help="measure only rows with this in their name; keep the rest")
     parser.add_argument("--cell", choices=BY_NAME, help=argparse.SUPPRESS)
     parser.add_argument("--pairs", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
+
+
+def together(
+    cells: list[Cell], before: dict[str, Any], found: dict[str, Any], load: float, again: str
+) -> tuple[list[Cell], dict[str, Any], float]:
+    """Cells measured now beside those of an earlier record, and a word on which is which."""
+    known = {(cell.name, cell.pairs): cell for cell in cells}
+    fields = [Cell(**cell) for cell in before["cells"]]
+    merged = [known.get((cell.name, cell.pairs), cell) for cell in fields]
+    earlier = before["environment"]
+    note = (
+        f"Rows with `{again}` in their name were measured again by themselves, with `--again "
+        f"{again}`, on {found['created'][:16]} (load average {load:.1f} before), the others on "
+        f"{earlier['created'][:16]}: ratios between the two do not share a moment of the machine."
+    )
+    return merged, {**earlier, "note": note}, earlier["load"]
 
 
 def check_all(console: Console) -> dict[str, Check]:

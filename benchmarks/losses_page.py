@@ -154,6 +154,7 @@ def page(
         "",
         HOW.format(dim=DIM),
         "",
+        *([machine["note"], ""] if "note" in machine else []),
     ]
     if device == "cpu":
         lines += ["## Targets", "", "At 4,096 pairs; they were set for two processors:", ""]
