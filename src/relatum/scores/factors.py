@@ -59,8 +59,7 @@ def joined(parts: Parts) -> Float[Tensor, "n d"]:
 
 def rowwise(us: Parts, vs: Parts) -> Float[Tensor, " n"]:
     """The scores of the pairs themselves, ⟨u_i, v_i⟩."""
-    scores = [(u * v).sum(-1) for u, v in zip(us, vs, strict=True)]
-    return scores[0] if len(scores) == 1 else torch.cat(scores)
+    return torch.cat([(u * v).sum(-1) for u, v in zip(us, vs, strict=True)])
 
 
 def stacked(x: Tensor, y: Tensor, axis: int = 0) -> Tensor:

@@ -138,11 +138,11 @@ class BoundedLogSumExp:
 
     def weight(self, value: Tensor, grad: Tensor, tile: Tile) -> Tensor:
         # 2^(f_ij − value_i) g_i + 2^(f_ij − value_j) g_j = 2^f_ij (c_i + c_j)
-        empty = value == -torch.inf
-        factor = grad.masked_fill(empty, 0) * (-value.masked_fill(empty, 0)).exp2()
-        both = factor[tile.rows, None]
-        if tile.columns is not None:
-            both = both + factor[tile.columns]
+        both: Tensor | float = 0.0
+        for at, axis in tile.sides():
+            empty = value[at] == -torch.inf
+            factor = grad[at].masked_fill(empty, 0) * (-value[at].masked_fill(empty, 0)).exp2()
+            both = both + factor.unsqueeze(axis)
         return tile.without_excluded(tile.scores.exp2_()).mul_(both)
 
 

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from ..distributed import ALONE, Group
 
-__all__ = ["Place", "join_processes", "started_by_launcher"]
+__all__ = ["Place", "join_processes"]
 
 
 class Place(NamedTuple):
@@ -25,11 +25,6 @@ class Place(NamedTuple):
 
     group: Group
     device: torch.device
-
-
-def started_by_launcher() -> bool:
-    """Whether this process is one of several that were started together."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def join_processes(device: str) -> Place:
@@ -48,14 +43,14 @@ def join_processes(device: str) -> Place:
     if dist.is_available() and dist.is_initialized():
         name = f"cuda:{torch.cuda.current_device()}" if device == "cuda" else device
         return Place(Group.world(), torch.device(name))
-    if not started_by_launcher():
+    expected = int(os.environ.get("WORLD_SIZE", "1"))  # Fabric will write its own into it
+    if expected == 1:
         return Place(ALONE, torch.device(device))
     if ":" in device:
         raise ValueError(
             f"device {device!r} names one GPU for all processes; use --device cuda, and each takes "
             "its own"
         )
-    expected = int(os.environ["WORLD_SIZE"])  # Fabric writes its own into it
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if device == "cuda" and here > torch.cuda.device_count():
         raise ValueError(
