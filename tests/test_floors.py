@@ -28,15 +28,16 @@ ALLOWED: dict[str, set[str]] = {
     "objectives": {"base", "surrogates", "relative"},
     # what binds them
     "losses": {"arrays", "base", "distributed", "scores"},
+    "mi": {"arrays", "base", "critics", "diagnostics", "losses", "objectives", "relative", "scores"},
     "training": {"distributed", "runs"},
     "report": {"runs", "probes"},
     "recipes": {
-        "base", "critics", "data", "diagnostics", "distributed", "losses", "models", "objectives",
+        "base", "critics", "data", "diagnostics", "distributed", "losses", "mi", "models", "objectives",
         "penalty", "probes", "report", "runs", "scores", "settings", "training",
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},
-    "__init__": {"critics", "distributed", "losses", "objectives", "penalty", "relative"},
+    "__init__": {"critics", "distributed", "losses", "mi", "objectives", "penalty", "relative"},
 }  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def test_the_core_imports_nothing_optional():
     """`import relatum` needs torch, numpy, scipy and jaxtyping alone."""
     optional = {"torchvision", "PIL", "sklearn", "pandas", "matplotlib", "jinja2", "rich", "yaml",
                 "jsonargparse", "mlxtend", "pyarrow", "tensorboard"}  # fmt: skip
-    core = ["base", "critics", "scores", "objectives", "losses", "relative", "surrogates"]
+    core = ["base", "critics", "scores", "objectives", "losses", "mi", "relative", "surrogates"]
     for room in [*core, "diagnostics", "__init__"]:
         place = PACKAGE / room
         files = list(place.rglob("*.py")) if place.is_dir() else [PACKAGE / f"{room}.py"]

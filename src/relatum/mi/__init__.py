@@ -1,0 +1,1 @@
+"""Mutual information: estimates that state what they are."""
