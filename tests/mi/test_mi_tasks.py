@@ -15,14 +15,17 @@ from relatum.mi.tasks import (
     additive_information,
     gaussian,
     gaussian_information,
+    independent,
     mixture,
     pairwise,
     pairwise_correlation,
+    part,
     spiral,
     student_correction,
     table,
     table_information,
     transformed,
+    twice,
 )
 from relatum.mi.tasks import transforms as maps
 
@@ -130,14 +133,12 @@ def test_the_additive_value_is_a_difference_of_entropies(noise):
     assert additive_information(noise) == pytest.approx(entropy - math.log(2 * noise), abs=1e-9)
 
 
-def test_published_figures():
-    """Czyż et al. 2023, figure 2, row "true MI", to its one decimal; and two half sums."""
-    dense = {"gaussian-dense-2x2": 0.3, "gaussian-dense-5x5": 0.6, "gaussian-dense-50x50": 1.6}
-    for name, published in dense.items():
+def test_known_figures():
+    # Every two columns correlate by 1/2: the determinants in closed form, ½ log((d + 1)²/(2d + 1)).
+    for name in ("gaussian-dense-2x2", "gaussian-dense-5x5", "gaussian-dense-50x50"):
         d = TASKS[name].dim_x
-        value = TASKS[name].mutual_information
-        assert round(value, 1) == published
-        assert value == pytest.approx(math.log((d + 1) ** 2 / (2 * d + 1)) / 2, abs=1e-10)
+        expected = math.log((d + 1) ** 2 / (2 * d + 1)) / 2
+        assert TASKS[name].mutual_information == pytest.approx(expected, abs=1e-10)
     assert TASKS["bit-gaussian-2"].mutual_information == pytest.approx(0.6327201937, abs=1e-9)
     assert TASKS["bit-gaussian-1"].mutual_information == pytest.approx(0.3368308203, abs=1e-9)
     # Tsai et al. 2021: 20 pairs, I = −10 log(1 − ρ²).
@@ -250,6 +251,22 @@ def test_a_mapped_task_is_the_plain_one_seen_through_the_maps():
     (x, y), (u, v) = plain.sample(100, 0), task.sample(100, 0)
     assert np.array_equal(u, 2 * x) and np.array_equal(v, y**3)
     assert task.log_ratio(u, v) == pytest.approx(plain.log_ratio(x, y), abs=1e-9)
+
+
+def test_what_a_task_is_made_into_keeps_the_rows_that_consistency_is_about():
+    task = TASKS["gaussian-dense-5x5"]
+    x, y = task.sample(4000, 5)
+    double_x, double_y = twice(task).sample(4000, 5)
+    assert np.array_equal(double_x[:, :5], x) and np.array_equal(double_y[:, :5], y)
+    ratio = twice(task).log_ratio(double_x, double_y)
+    assert abs(ratio.mean() - 2 * task.mutual_information) < 4 * ratio.std() / math.sqrt(4000)
+    less_x, less_y = part(task).sample(4000, 5)
+    assert np.array_equal(less_x, x) and np.array_equal(less_y, y[:, :3])
+    apart_x, apart_y = independent(task).sample(4000, 5)
+    assert abs(np.corrcoef(apart_x.T, apart_y.T)[:5, 5:]).max() < 0.08  # 1/2 in the task itself
+    assert abs(np.corrcoef(apart_y.T) - np.corrcoef(y.T)).max() < 0.1
+    with pytest.raises(ValueError, match="gaussian-1x1: y has one column"):
+        part(TASKS["gaussian-1x1"])
 
 
 def test_the_lists_name_tasks_of_all_kinds():

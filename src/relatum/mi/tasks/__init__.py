@@ -15,11 +15,13 @@ from .mixtures import mixture
 from .student import student, student_correction
 from .task import Task
 from .transforms import Map, spiral, transformed
+from .variants import VARIANTS, independent, part, twice
 
 __all__ = [
     "CORE",
     "TASKS",
     "THREE",
+    "VARIANTS",
     "Map",
     "Task",
     "additive_information",
@@ -28,14 +30,17 @@ __all__ = [
     "dense",
     "gaussian",
     "gaussian_information",
+    "independent",
     "mixture",
     "paired",
     "pairwise",
     "pairwise_correlation",
+    "part",
     "spiral",
     "student",
     "student_correction",
     "table",
     "table_information",
     "transformed",
+    "twice",
 ]
