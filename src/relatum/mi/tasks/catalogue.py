@@ -39,6 +39,7 @@ def _gaussians() -> list[Task]:
     return [
         pairwise("independent-1x1", 1, 0.0),
         pairwise("independent-10x10", 10, 0.0),
+        pairwise("independent-50x50", 50, 0.0),
         _sparse("gaussian-1x1", [0.75], 1),
         _sparse("gaussian-strong-1x1", [0.99], 1),
         dense("gaussian-dense-2x2", 2),
