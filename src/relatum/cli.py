@@ -49,6 +49,12 @@ COMMANDS: Final[dict[str, Command]] = {
     "objectives": Command(
         "recipes.report", "Objectives", "list_objectives", "explain the objectives"
     ),
+    "reproduce mi-staircase": Command(
+        "recipes.mi_staircase",
+        "Staircase",
+        "main",
+        "follow a climbing mutual information by every estimator",
+    ),
     "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
 }
 
