@@ -19,9 +19,12 @@ from .staircase.cells import Cell, read_json
 __all__ = ["PRESETS", "Staircase", "main"]
 
 PRESETS: Final[dict[str, dict[str, Any]]] = {
-    "paper": {"steps": 20_000, "width": 512, "batch_size": 128, "seeds": 3},
-    "cpu": {"steps": 1_500, "width": 64, "batch_size": 128, "seeds": 2},
-}
+    "paper": {
+        "steps": 20_000, "width": 512, "batch_size": 128, "learning_rate": 1e-3, "seeds": 3,
+    },
+    # A schedule 13 times shorter, so a higher rate; the same for all estimators.
+    "cpu": {"steps": 1_500, "width": 64, "batch_size": 128, "learning_rate": 3e-3, "seeds": 2},
+}  # fmt: skip
 ORACLE_BATCHES: Final = 1000
 
 
@@ -33,8 +36,8 @@ class Staircase:
     """Folder of finished cells, one file each. A second call keeps them and trains the others."""
 
     preset: str = choice("paper", PRESETS)
-    """paper: 20,000 steps, width 512, 3 seeds, for a large machine. cpu: 1,500 steps, width 64,
-    2 seeds, less than half an hour on one core."""
+    """paper: 20,000 steps, width 512, learning rate 1e-3, 3 seeds, for a large machine. cpu: 1,500
+    steps, width 64, learning rate 3e-3, 2 seeds, less than half an hour on one core."""
 
     steps: int | None = None
     """Updates in all, a fifth of them at each level. Default: by the preset."""
@@ -48,8 +51,8 @@ class Staircase:
     seeds: int | None = None
     """Seeds 0, 1, ... Default: by the preset."""
 
-    learning_rate: float = 1e-3
-    """Of Adam."""
+    learning_rate: float | None = None
+    """Of Adam. Default: by the preset."""
 
     cells: str = "*"
     """Train only the cells whose name matches, such as "gaussian-*" or "*-rpc-0"."""
@@ -71,7 +74,7 @@ class Staircase:
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
-        if not self.learning_rate > 0:
+        if self.learning_rate is not None and not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be above 0, got {self.learning_rate}")
         if self.page is not None and self.page.suffix != ".md":
             raise ValueError(f"page must end in .md, got {self.page}")
@@ -80,7 +83,7 @@ class Staircase:
         """What all cells share: the preset, with what was given in its place."""
         values = dict(PRESETS[self.preset])
         given = {name: value for name in values if (value := getattr(self, name)) is not None}
-        return Plan(**values | given, learning_rate=self.learning_rate)
+        return Plan(**values | given)
 
 
 def main(settings: Staircase, console: Console | None = None) -> Path:

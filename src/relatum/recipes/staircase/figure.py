@@ -44,9 +44,10 @@ def staircase_svg(curves: Curves, plan: Plan, reference: Reference | None) -> st
     """Small panels, two rows a task: truth, our seeds, the authors' run."""
     rows = math.ceil(len(_PANELS) / _COLUMNS)
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(10.2, 1.55 * rows * len(TASKS)), layout="constrained")
+        figure = Figure(figsize=(10.2, 1.55 * rows * len(TASKS)))
         figure.patch.set_facecolor("white")  # a page may be dark
         axes = figure.subplots(rows * len(TASKS), _COLUMNS, sharex=True, sharey=True)
+        figure.subplots_adjust(0.025, 0.01, 0.995, 0.97, wspace=0.06, hspace=0.2)
         for place, task in enumerate(TASKS):
             panels = axes[rows * place : rows * (place + 1)].ravel()
             for axis, names in zip(panels, _PANELS, strict=False):

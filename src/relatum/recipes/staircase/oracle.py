@@ -72,7 +72,7 @@ def published_reading(information: float, alpha: float, beta: float, gamma: floa
 
     Example:
         >>> round(published_reading(10.0, 1.0, 1e-4, 1.0), 2)
-        9.53
+        9.54
     """
     rho, shift = correlation(information), math.log(beta / gamma)
 

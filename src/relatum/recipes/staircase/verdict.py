@@ -24,6 +24,7 @@ def verdicts(levels: Levels, outside: Outside, perfect: Oracle) -> Iterable[str]
     yield from _scatter(levels, "smile", "RPC varies less than SMILE")
     for rival in ("doe", "doe-logistic"):
         yield from _scatter(levels, rival, f"RPC is more stable than {TITLES[rival]}")
+    yield from _below_floor(levels, perfect)
     yield from _range(outside)
     yield from _read_outs(levels, perfect)
     yield from _errors(levels)
@@ -52,6 +53,23 @@ def _scatter(levels: Levels, rival: str, claim: str) -> Iterable[str]:
         yield (
             f"**{claim}?** Scatter from batch to batch, ours over theirs at 2, 4, 6, 8, 10 nats; "
             f"within 10 % counts as equal.\n\n{lines}"
+        )
+
+
+def _below_floor(levels: Levels, perfect: Oracle) -> Iterable[str]:
+    """Which readings scatter less than exact log ratios of the same batches would?"""
+    floors = {level["truth"]: level["floor"] for level in perfect["levels"]}
+    said = []
+    for (task, name), found in levels.items():
+        low = [f"{one.truth:g}" for one in found if one.noise * _EQUAL < floors[one.truth]]
+        if low:
+            said.append(f"{TITLES[name]} on *{task}* at {_listed(low)} nats")
+    if said:
+        listed = ", ".join(f"{floors[truth]:.2f}" for truth in LEVELS)
+        yield (
+            "**Is little scatter a virtue?** The mean of the exact log ratios of a batch scatters "
+            f"by {listed}. Readings that scatter less do so because they do not follow the log "
+            f"ratios, by saturation, by their ceiling or for want of training: {'; '.join(said)}."
         )
 
 
