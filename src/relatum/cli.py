@@ -52,6 +52,12 @@ COMMANDS: Final[dict[str, Command]] = {
     "mi-benchmark": Command(
         "recipes.mi_benchmark", "MIBenchmark", "main", "measure estimators of mutual information"
     ),
+    "reproduce mi-staircase": Command(
+        "recipes.mi_staircase",
+        "Staircase",
+        "main",
+        "follow a climbing mutual information by every estimator",
+    ),
     "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
 }
 
