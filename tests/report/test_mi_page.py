@@ -121,5 +121,5 @@ def test_meanings_name_what_there_is():
 
 
 def test_many_columns_are_counted():
-    many = record(estimate("ksg", 0.4, 0.1), x=[f"c{i}" for i in range(9)])
-    assert "c0, c1, c2, c3 and 5 more and b depend" in " ".join(verdict(many))
+    many = record(estimate("ksg", 0.4, 0.1), x=[f"column {i}" for i in range(9)], y=["b", "c"])
+    assert "(column 0 and 8 more) and (b and c) depend" in " ".join(verdict(many))

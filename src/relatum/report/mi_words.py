@@ -18,7 +18,7 @@ __all__ = ["amount", "interval_text", "meanings", "sides", "verdict"]
 Record = Mapping[str, Any]
 Estimate = Mapping[str, Any]
 
-_NAMED = 4  # columns of a side that a sentence can hold
+_LETTERS = 24  # that the names of a side may take in a sentence
 _NATS_PER: Final = {"nats": 1.0, "bits": math.log(2)}
 
 
@@ -46,9 +46,11 @@ def sides(record: Record) -> tuple[str, str]:
 
 
 def _side(names: Sequence[str]) -> str:
-    shown = list(names[:_NAMED])
+    if len(names) == 1:
+        return names[0]
+    shown = list(names if sum(map(len, names)) <= _LETTERS else names[:1])
     rest = len(names) - len(shown)
-    return listing([*shown, f"{rest:,} more"] if rest else shown)
+    return f"({listing([*shown, f'{rest:,} more'] if rest else shown)})"
 
 
 def verdict(record: Record) -> list[str]:
@@ -123,9 +125,9 @@ def _disagreement(estimates: Sequence[Estimate]) -> list[str]:
         return []
     low, high = worst
     return [
-        f"The intervals of {low['method']} and {high['method']} do not overlap: in at least one of "
-        "them the error of the method itself is larger than its interval, which covers the noise "
-        "of the sample alone."
+        f"The intervals of {low['method']} and {high['method']} do not overlap: at least one of the "
+        "two is off by more than its interval, which covers the noise of the sample and not the "
+        "bias of a method."
     ]
 
 
