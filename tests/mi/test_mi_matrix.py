@@ -110,3 +110,9 @@ def test_no_permutations(table):
 def test_errors(table, options, message):
     with pytest.raises(ValueError, match=message):
         mutual_information_matrix(table, **options)
+
+
+def test_an_error_names_the_columns(table):
+    names = table.assign(name=[f"row {i}" for i in range(200)])
+    with pytest.raises(ValueError, match="columns 'a' and 'name': discrete found 200 classes"):
+        mutual_information_matrix(names[["a", "name"]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +103,8 @@ def mutual_information_matrix(
     it, and infinite for a continuous one, whatever an estimator would say of it.
 
     Pairs are one at a time: a column that tells something only together with another (as in
-    exclusive or) has 0, and copies of one informative column all have the same.
+    exclusive or) has 0, and copies of one informative column all have the same. What an estimator
+    has to remark on a single pair is not repeated here: `estimate_mi` says it.
 
     Args:
         columns: A table, (n, d): array, tensor or data frame.
@@ -148,7 +150,8 @@ def mutual_information_matrix(
             values[i, i] = math.inf
         else:
             kind = (is_discrete[i], is_discrete[j])
-            values[i, j] = values[j, i] = _value(x[:, [i]], x[:, [j]], kind, estimate)
+            with _named(names[i], names[j]):
+                values[i, j] = values[j, i] = _value(x[:, [i]], x[:, [j]], kind, estimate)
         if progress is not None:
             progress(done + 1, len(pairs))
     return MIMatrix(values, names, tuple(_matrix_notes(x, is_discrete, names)))
@@ -159,6 +162,15 @@ def _estimator(method: str, seed: int, options: dict[str, Any]) -> _Pair:
     if method in READERS:
         return lambda x, y: float(READERS[method](x, y, **options).value)
     return lambda x, y: estimate_mi(x, y, method=method, seed=seed, permutations=0, **options).value
+
+
+@contextmanager
+def _named(*names: str) -> Iterator[None]:
+    """Errors of an estimator, which knows x and y alone, with the names of the columns."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"columns {' and '.join(map(repr, names))}: {error}") from error
 
 
 def _value(x: np.ndarray, y: np.ndarray, kind: tuple[bool, bool], estimate: _Pair) -> float:
@@ -213,7 +225,8 @@ def _ranking(
     values, p_values = np.zeros(d), np.full(d, math.nan)
     for i in range(d):
         x, kind = sides.x[:, [i]], (sides.x_discrete[i], sides.y_discrete[0])
-        values[i] = _value(x, sides.y, kind, estimate)
+        with _named(sides.x_names[i], sides.y_names[0]):
+            values[i] = _value(x, sides.y, kind, estimate)
         if permutations:
             chance = [_value(x, sides.y[order], kind, estimate) for order in orders]
             reached = values[i] - _ROUNDING

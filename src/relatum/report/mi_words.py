@@ -126,8 +126,8 @@ def _disagreement(estimates: Sequence[Estimate]) -> list[str]:
     low, high = worst
     return [
         f"The intervals of {low['method']} and {high['method']} do not overlap: at least one of "
-        "the two is off by more than its interval, which covers the noise of the sample and not the "
-        "bias of a method."
+        "the two is off by more than its interval, which covers the noise of the sample and not "
+        "the bias of a method."
     ]
 
 
