@@ -28,12 +28,14 @@ ALLOWED: dict[str, set[str]] = {
     "objectives": {"base", "surrogates", "relative"},
     # what binds them
     "losses": {"arrays", "base", "distributed", "scores"},
-    "mi": {"arrays", "base", "critics", "diagnostics", "losses", "objectives", "relative", "scores"},
+    "mi": {
+        "arrays", "base", "critics", "diagnostics", "losses", "objectives", "relative", "scores",
+    },
     "training": {"distributed", "runs"},
     "report": {"runs", "probes"},
     "recipes": {
-        "base", "critics", "data", "diagnostics", "distributed", "losses", "mi", "models", "objectives",
-        "penalty", "probes", "report", "runs", "scores", "settings", "training",
+        "base", "critics", "data", "diagnostics", "distributed", "losses", "mi", "models",
+        "objectives", "penalty", "probes", "report", "runs", "scores", "settings", "training",
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},
