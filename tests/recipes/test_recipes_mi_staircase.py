@@ -17,13 +17,13 @@ from relatum.recipes import mi_staircase
 from relatum.recipes.mi_staircase import Staircase
 from relatum.recipes.staircase import LEVELS, TASKS, TRAININGS, Plan, oracle
 from relatum.recipes.staircase.cells import Cell, read_json, train_cell
-from relatum.recipes.staircase.estimators import READINGS, DoE, relative_score
+from relatum.recipes.staircase.estimators import READINGS, DoE
 from relatum.recipes.staircase.oracle import _difference_density, published_reading
 from relatum.recipes.staircase.reference import AUTHORS, read_reference
 from relatum.recipes.staircase.summary import Level
 from relatum.recipes.staircase.task import correlation, level_of, log_ratio_matrix, sample_pairs
 from relatum.recipes.staircase.verdict import verdicts
-from relatum.relative import relative_density_ratio
+from relatum.relative import relative_score, relative_density_ratio
 from relatum.runs import RunError
 
 TINY = {"preset": "cpu", "steps": 20, "width": 4, "batch_size": 8, "seeds": 1}

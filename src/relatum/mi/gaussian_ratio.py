@@ -113,6 +113,16 @@ class GaussianRatio:
         logs: np.ndarray = parts.constant + pairs - parts.of_x - parts.of_y
         return logs
 
+    def matrix(
+        self, x: Float64[np.ndarray, "n dx"], y: Float64[np.ndarray, "m dy"]
+    ) -> Float64[np.ndarray, "n m"]:
+        """Log r(x_i, y_j) of all pairs, in nats."""
+        parts = self.terms(x, y)
+        logs: np.ndarray = (
+            parts.constant + parts.left @ parts.right.T - parts.of_x[:, None] - parts.of_y
+        )
+        return logs
+
 
 class _Cross(NamedTuple):
     """Covariances of some rows, within sides by their eigenvectors, across in these coordinates."""

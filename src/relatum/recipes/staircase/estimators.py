@@ -20,10 +20,11 @@ from ...critics import JointMLP
 from ...mi.objectives import MINE, SMILE, TUBA, Baselined
 from ...mi.readouts import log_ratio_of_mean_score, mean_log_ratio
 from ...objectives import CPC, DV, JS, NWJ, RPC
+from ...relative import relative_score
 from ...scores import from_matrix
 from .task import DIM
 
-__all__ = ["LOGIT", "PAPER", "READINGS", "TRAININGS", "Batch", "DoE", "relative_score"]
+__all__ = ["LOGIT", "PAPER", "READINGS", "TRAININGS", "Batch", "DoE"]
 
 PAPER: Final = (1.0, 1e-4, 1.0)
 LOGIT: Final = (1.0, 1e-2, 1.0)
@@ -112,22 +113,6 @@ class RelativeLogit(AllPairs):
         """The loss at the bounded scores, and the mean logit of the positives."""
         loss = -self.objective(from_matrix(relative_score(matrix, *LOGIT)))
         return Batch(loss, {self.name: float(matrix.detach().diagonal().mean())})
-
-
-def relative_score(
-    log_ratio: Float[Tensor, "*any"], alpha: float, beta: float, gamma: float
-) -> Float[Tensor, "*any"]:
-    r"""The optimal critic at :math:`r = e^u`, written so that it cannot overflow.
-
-    .. math:: f = -\frac\alpha\gamma + \Big(\frac1\beta + \frac\alpha\gamma\Big)
-        \sigma\Big(u + \log\frac\beta\gamma\Big)
-
-    Example:
-        >>> relative_score(torch.tensor([0.0, 1000.0]), 1.0, 0.5, 1.0)
-        tensor([0., 2.])
-    """
-    low, high = -alpha / gamma, 1 / beta
-    return low + (high - low) * torch.sigmoid(log_ratio + math.log(beta / gamma))
 
 
 class DoE(nn.Module):

@@ -21,9 +21,9 @@ from torch import Tensor
 from ...mi.objectives import SMILE
 from ...mi.readouts import log_ratio_of_mean_score, mean_log_ratio
 from ...objectives import DV, JS, RPC
-from ...relative import rpc_bounds
+from ...relative import relative_score, rpc_bounds
 from ...scores import from_matrix
-from .estimators import PAPER, relative_score
+from .estimators import PAPER
 from .task import DIM, correlation, log_ratio_matrix, sample_pairs
 
 __all__ = ["ORACLE_LEVELS", "Oracle", "oracle", "published_reading"]
