@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from jaxtyping import Float64
 from scipy.special import digamma
@@ -39,8 +37,9 @@ def ksg(
 
     The density must hardly change within :math:`\varepsilon_i`. With many columns this fails,
     and the value is far too low (16 + 16 columns, n = 1500: 0.6 for 2.3 nats); a note says so when
-    the median of :math:`\varepsilon_i` is over half a deviation (of the widest column). No value exceeds
-    :math:`\psi(n) - \psi(k)`, the ceiling, which x = y attains: so values near it say little.
+    the median of :math:`\varepsilon_i` is over half the deviation of the widest column. No value
+    exceeds :math:`\psi(n) - \psi(k)`, the ceiling, which x = y attains: near it a value says
+    little.
 
     Ties: nothing is jittered. A pair that has k or more exact copies has
     :math:`\varepsilon_i = 0`; its k is then the number of its copies, and copies are what is
