@@ -88,7 +88,15 @@ def test_bit_against_number(mean, truth):  # M09
         values.append(reading.value)
         assert reading.value <= reading.ceiling < np.log(2) + 1e-3
     assert np.mean(values) == pytest.approx(truth, abs=0.008)
-    assert np.std(values) == pytest.approx(reading.terms.std() / np.sqrt(1000), rel=0.4)
+
+
+@pytest.mark.parametrize("mean", [0, 1])
+def test_spread_over_samples(mean):
+    rng = np.random.default_rng(2)
+    bits = rng.integers(0, 2, (200, 300, 1)).astype(float)
+    readings = [mixed(bit, mean * bit + rng.normal(size=(300, 1))) for bit in bits]
+    error = np.sqrt(np.mean([reading.terms.var() for reading in readings]) / 300)
+    assert error == pytest.approx(np.std([reading.value for reading in readings]), rel=0.15)
 
 
 @pytest.mark.parametrize("width", [1, 2, 10])
