@@ -79,6 +79,8 @@ def test_many_columns_are_noted(n):  # M10
     assert 0.5 < reading.value < 0.8  # the truth is 2.30
     (note,) = reading.notes
     assert "too many columns for so few rows: with 16 + 16 columns" in note
+    (note,) = ksg(100 * x, 100 * y, standardise=False).notes
+    assert "deviations away" in note
     each = sum(ksg(x[:, [j]], y[:, [j]]).value for j in range(16))
     assert each == pytest.approx(2.3014565796, abs=0.4)
 

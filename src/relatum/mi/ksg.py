@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 from jaxtyping import Float64
 from scipy.special import digamma
 
-from .neighbours import copies, joint_neighbours
+from .neighbours import copies, joint_neighbours, remarks
 from .reading import Reading
-from .scaling import standardised
+from .scaling import deviations, standardised
 
 __all__ = ["ksg"]
 
-# A ball wider than this, in deviations, is not one where the density hardly changes.
-_LOCAL = 0.5
 # Measured deviation over samples, in units of what independent summands give.
 _SPREAD, _SPREAD_PER_K = 1.175, 0.025
 _TIED = 0.1  # part of the rows that may repeat a value of a column by rounding
@@ -41,8 +37,9 @@ def ksg(
 
     The density must hardly change within :math:`\varepsilon_i`. With many columns this fails,
     and the value is far too low (16 + 16 columns, n = 1500: 0.6 for 2.3 nats); a note says so when
-    the median of :math:`\varepsilon_i` is over half a deviation. No value exceeds
-    :math:`\psi(n) - \psi(k)`, the ceiling, which x = y attains: so values near it say little.
+    the median of :math:`\varepsilon_i` is over half the deviation of the widest column. No value
+    exceeds :math:`\psi(n) - \psi(k)`, the ceiling, which x = y attains: near it a value says
+    little.
 
     Ties: nothing is jittered. A pair that has k or more exact copies has
     :math:`\varepsilon_i = 0`; its k is then the number of its copies, and copies are what is
@@ -98,27 +95,20 @@ def ksg(
         pointwise=local,
         kind="difference",
         ceiling=None if copied.any() else float(digamma(n) - digamma(k)),
-        notes=tuple(_notes(*sides, radius, standardise)),
+        notes=_notes(*sides, radius),
         settings={"k": k, "standardise": standardise, "median_radius": float(np.median(radius))},
     )
 
 
-def _notes(x: np.ndarray, y: np.ndarray, radius: np.ndarray, standardise: bool) -> Iterator[str]:
-    n, median = len(x), float(np.median(radius))
-    if standardise and median > _LOCAL:
-        yield (
-            f"too many columns for so few rows: with {x.shape[1]} + {y.shape[1]} columns and {n} "
-            f"rows the nearest neighbours are {median:.2g} deviations away, which is not local; "
-            "the value is most likely too low"
-        )
-    copied = int((radius == 0).sum())
-    if copied:
-        yield f"{copied} of {n} rows have so many exact copies that their nearest distance is 0"
+def _notes(x: np.ndarray, y: np.ndarray, radius: np.ndarray) -> tuple[str, ...]:
+    n, widest = len(x), float(max(deviations(x).max(), deviations(y).max()))
+    notes = list(remarks(radius, f"{x.shape[1]} + {y.shape[1]}", widest))
     for name, side in (("x", x), ("y", y)):
         distinct = np.array([len(np.unique(column)) for column in side.T])
         tied = int(((distinct > 1) & (distinct < (1 - _TIED) * n)).sum())
         if tied:
-            yield (
+            notes.append(
                 f"{tied} of {side.shape[1]} columns of {name} repeat values, and ksg supposes that "
                 "none does: for classes, use discrete or mixed"
             )
+    return tuple(notes)

@@ -13,7 +13,7 @@ from jaxtyping import Float64, Int64
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-__all__ = ["copies", "inside", "joint_neighbours", "kth_distance"]
+__all__ = ["copies", "inside", "joint_neighbours", "kth_distance", "remarks"]
 
 Points = Float64[np.ndarray, "n d"]
 Radii = Float64[np.ndarray, " n"]
@@ -22,6 +22,7 @@ Counts = Int64[np.ndarray, " n"]
 # Above so many columns a tree visits almost every pair, and slower than a plain table does.
 _TREE_UP_TO = 8
 _TABLE_ROWS = 256
+_LOCAL = 0.5
 
 
 def kth_distance(points: Points, k: int) -> Radii:
@@ -63,6 +64,19 @@ def copies(points: Points) -> Counts:
     """How many other rows are equal to each row."""
     _, which, counts = np.unique(points, axis=0, return_inverse=True, return_counts=True)
     return np.asarray(counts[which.reshape(-1)] - 1)
+
+
+def remarks(radius: Radii, columns: str, deviation: float = 1.0) -> Iterator[str]:
+    """What should be noted: balls too wide to be local, by the widest column, and copies."""
+    n, median, copied = len(radius), float(np.median(radius)), int((radius == 0).sum())
+    if median > _LOCAL * deviation:
+        yield (
+            f"too many columns for so few rows: with {columns} columns and {n} rows the nearest "
+            f"neighbours are {median / deviation:.2g} deviations away, and the density changes in "
+            "between; the value is most likely too low"
+        )
+    if copied:
+        yield f"{copied} of {n} rows have so many exact copies that their nearest distance is 0"
 
 
 def _tables(points: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
