@@ -23,7 +23,7 @@ from relatum.recipes.staircase.reference import AUTHORS, read_reference
 from relatum.recipes.staircase.summary import Level
 from relatum.recipes.staircase.task import correlation, level_of, log_ratio_matrix, sample_pairs
 from relatum.recipes.staircase.verdict import verdicts
-from relatum.relative import relative_score, relative_density_ratio
+from relatum.relative import relative_density_ratio, relative_score
 from relatum.runs import RunError
 
 TINY = {"preset": "cpu", "steps": 20, "width": 4, "batch_size": 8, "seeds": 1}

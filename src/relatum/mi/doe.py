@@ -70,9 +70,7 @@ class DoE(nn.Module):
         """The cross-entropies of y alone and of y given x, in nats."""
         return self._surprise(y, self.free).mean(), self._surprise(y, self.network(x)).mean()
 
-    def log_ratio(
-        self, x: Float[Tensor, "n dx"], y: Float[Tensor, "n dy"]
-    ) -> Float[Tensor, " n"]:
+    def log_ratio(self, x: Float[Tensor, "n dx"], y: Float[Tensor, "n dy"]) -> Float[Tensor, " n"]:
         """Log q(y_i | x_i) − log q(y_i), in nats."""
         return self._surprise(y, self.free) - self._surprise(y, self.network(x))
 
@@ -98,9 +96,7 @@ class FittedDoE:
     def log_ratio(self, x: Side, y: Side) -> Float64[np.ndarray, " n"]:
         """Log q(y_i | x_i) − log q(y_i); normal scores of y have one Jacobian in both."""
         with torch.no_grad():
-            values = self.model.log_ratio(
-                _tensor(self.scores_x(x)), _tensor(self.scores_y(y))
-            )
+            values = self.model.log_ratio(_tensor(self.scores_x(x)), _tensor(self.scores_y(y)))
         return values.double().numpy()
 
 

@@ -70,7 +70,9 @@ def bootstrap(
         sums, counts = np.bincount(labels, reading.terms), np.bincount(labels).astype(float)
         draws = len(sums)
         if draws < 2:
-            raise ValueError("groups must hold at least 2 different labels: one cannot be resampled")
+            raise ValueError(
+                "groups must hold at least 2 different labels: one cannot be resampled"
+            )
     else:
         sums, counts = reading.terms, np.ones(len(reading.terms))
         draws = len(sums)
