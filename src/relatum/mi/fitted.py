@@ -14,8 +14,9 @@ from .links import Link
 from .margins import NormalScores
 from .start import Side, Start
 
-__all__ = ["FittedCritic", "Prepared", "log_ratios"]
+__all__ = ["Begun", "FittedCritic", "Prepared", "log_ratios"]
 
+_HELD = 2048  # rows of which the start's word on all pairs is held
 _PAIRS = 1 << 20  # scored at a time, which bounds the memory of the hidden layers
 
 
@@ -36,19 +37,48 @@ class Prepared:
 
 
 def log_ratios(
-    start: Start | None,
+    begun: Float[Tensor, "b k"],
     network: nn.Module | None,
     sides: Prepared,
     rows: Int64[np.ndarray, " b"],
     columns: Int64[np.ndarray, "b k"],
 ) -> Float[Tensor, "b k"]:
-    """u(x_i, y_j) for rows i and their columns j, by start and network together."""
-    total = torch.zeros(columns.shape)
-    if start is not None and any(start.shares):
-        total = total + torch.from_numpy(start.pairs(sides.x, sides.y, rows, columns)).float()
-    if network is not None:
-        total = total + network(sides.tensor_x[rows][:, None], sides.tensor_y[columns])
-    return total
+    """u(x_i, y_j) for rows i and their columns j: what the start says, and the network on top."""
+    if network is None:
+        return begun
+    return begun + network(sides.tensor_x[rows][:, None], sides.tensor_y[columns])
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What the start says of pairs of the same rows, looked up where all pairs fit in memory.
+
+    Attributes:
+        start: The start; None says 0.
+        sides: The rows.
+        matrix: All pairs, if there are few enough.
+    """
+
+    start: Start | None
+    sides: Prepared
+    matrix: Float[Tensor, "n n"] | None
+
+    @classmethod
+    def of(cls, start: Start | None, sides: Prepared) -> Begun:
+        """With all pairs up to 2,048 rows."""
+        if start is None or not any(start.shares) or len(sides.x) > _HELD:
+            return cls(start, sides, None)
+        return cls(start, sides, torch.from_numpy(start.matrix(sides.x, sides.y)).float())
+
+    def __call__(
+        self, rows: Int64[np.ndarray, " b"], columns: Int64[np.ndarray, "b k"]
+    ) -> Float[Tensor, "b k"]:
+        """u_0 for rows i and their columns j."""
+        if self.matrix is not None:
+            return self.matrix[rows[:, None], columns]
+        if self.start is None or not any(self.start.shares):
+            return torch.zeros(columns.shape)
+        return torch.from_numpy(self.start.pairs(self.sides.x, self.sides.y, rows, columns)).float()
 
 
 @dataclass(frozen=True)
@@ -101,7 +131,10 @@ class FittedCritic:
     def _pairs(self, sides: Prepared, columns: np.ndarray) -> Float64[np.ndarray, "n k"]:
         n, k = columns.shape
         logs = np.empty((n, k))
+        begun = Begun(self.start, sides, None)
         with torch.no_grad():
             for rows in np.array_split(np.arange(n), 1 + n * k // _PAIRS):
-                logs[rows] = log_ratios(self.start, self.network, sides, rows, columns[rows])
+                logs[rows] = log_ratios(
+                    begun(rows, columns[rows]), self.network, sides, rows, columns[rows]
+                )
         return logs

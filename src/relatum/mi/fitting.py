@@ -17,7 +17,7 @@ from ..base import Objective
 from ..critics import JointMLP, TwoTower
 from ..objectives import RPC
 from ..scores import sampled
-from .fitted import FittedCritic, Prepared, log_ratios
+from .fitted import Begun, FittedCritic, Prepared, log_ratios
 from .links import Link, link_of
 from .margins import NormalScores
 from .objectives import TUBA, Baselined
@@ -143,7 +143,8 @@ class _Judge:
         self.objective, self.link, self.held = objective, link, held
         n = len(held.x)
         shifts = np.arange(n) if n <= _ALL_PAIRS else np.linspace(0, n - 1, 65).astype(int)
-        self.columns = (np.arange(n)[:, None] + shifts) % n
+        self.rows = np.arange(n)
+        self.columns = (self.rows[:, None] + shifts) % n
 
     @property
     def few(self) -> tuple[Side, Side]:
@@ -156,11 +157,14 @@ class _Judge:
         shifted = (np.arange(n)[:, None] + np.arange(n)) % n
         return self._value(torch.from_numpy(np.take_along_axis(logs, shifted, 1)))
 
-    def __call__(self, start: Start | None, network: nn.Module) -> float:
-        """At start and network together."""
-        rows = np.arange(len(self.columns))
+    def __call__(self, begun: Tensor, network: nn.Module) -> float:
+        """At the network on top of what :meth:`begun` says."""
         with torch.no_grad():
-            return self._value(log_ratios(start, network, self.held, rows, self.columns))
+            return self._value(log_ratios(begun, network, self.held, self.rows, self.columns))
+
+    def begun(self, start: Start | None) -> Tensor:
+        """What the start says of the validation pairs; it stays the same."""
+        return Begun(start, self.held, None)(self.rows, self.columns)
 
     def _value(self, logs: Tensor) -> float:
         scores = self.link(logs)
@@ -211,10 +215,11 @@ def _train(
     optimizer = torch.optim.AdamW(
         network.parameters(), plan.learning_rate, weight_decay=plan.weight_decay
     )
-    best, best_step, worse, lost, step = judge(start, network), 0, 0, 0, 0
+    begun, held = Begun.of(start, train), judge.begun(start)
+    best, best_step, worse, lost, step = judge(held, network), 0, 0, 0, 0
     state = copy.deepcopy(network.state_dict())
     for step, (rows, columns) in enumerate(_batches(len(train.x), plan, seed), 1):
-        scores = judge.link(log_ratios(start, network, train, rows, columns))
+        scores = judge.link(log_ratios(begun(rows, columns), network, train, rows, columns))
         loss = -judge.objective(sampled(scores[:, 0], scores[:, 1:]))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -224,7 +229,7 @@ def _train(
         else:
             optimizer.step()
         if step % plan.check_every == 0:
-            value = judge(start, network)
+            value = judge(held, network)
             if value > best or not math.isfinite(best):
                 best, best_step, worse = value, step, 0
                 state = copy.deepcopy(network.state_dict())

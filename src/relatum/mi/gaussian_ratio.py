@@ -84,6 +84,7 @@ class GaussianRatio:
         )
         whole = _Cross.of(x, y)
         into_x, into_y = whole.directions(best.share)
+        into_x, into_y = into_x / best.unit_u, into_y / best.unit_v
         kept = best.correlations > 0
         return cls(
             center_x=whole.center_x * scale_x,
@@ -163,6 +164,8 @@ class _Choice(NamedTuple):
     share: float
     value: float
     correlations: np.ndarray
+    unit_u: np.ndarray
+    unit_v: np.ndarray
 
 
 def _held_out(
@@ -174,11 +177,12 @@ def _held_out(
         into_x, into_y = part.directions(share)
         u[folds == fold] = (x[folds == fold] - part.center_x) @ into_x
         v[folds == fold] = (y[folds == fold] - part.center_y) @ into_y
-    squares, products = (u**2 + v**2).mean(axis=0) / 2, (u * v).mean(axis=0)
-    raw = np.divide(products, squares, out=np.zeros_like(products), where=squares > 0)
+    # Directions that are not whitened in full have any variance; outside the fit it becomes 1.
+    units = [np.where(m > 0, np.sqrt(m), 1.0) for m in ((u**2).mean(axis=0), (v**2).mean(axis=0))]
+    raw = (u / units[0] * v / units[1]).mean(axis=0)
     rho = np.clip(_falling(raw), 0.0, _HIGHEST)
-    gain = (rho * products - rho**2 * squares) / (1 - rho**2) - np.log1p(-(rho**2)) / 2
-    return _Choice(share, float(gain.sum()), rho)
+    gain = (rho * raw - rho**2) / (1 - rho**2) - np.log1p(-(rho**2)) / 2
+    return _Choice(share, float(gain.sum()), rho, *units)
 
 
 def _falling(values: np.ndarray) -> np.ndarray:
