@@ -218,11 +218,14 @@ def test_verdicts_follow_the_numbers():
     }
     outside = {"gaussian": [(0.0, 0.0), (0.01, 0.25), *[(0.0, 0.0)] * 3], "cubic": []}
     text = "\n".join(verdicts(levels, outside, oracle(2, 8)))
-    assert "RPC, right read-out, gaussian: lower at 3, higher at 1 of 5" in text
+    assert "right read-out against SMILE (τ = 5): lower at 3, equal at 1, higher at 1 of 5" in text
+    assert "| 2.00 | 1.00 | 0.67 | 0.50 | 0.40 |" in text
     assert "It does: scores" in text
     assert "26.00% of the positives lie outside it, at 4 nats (1.00% below, 25.00% above)" in text
     assert "too much at 1, 2, 4, 6, 8 nats and too little at 10" in text
-    assert "RPC, right read-out at 5 of 5 levels" in text
+    assert "−0.10, −0.10; closer than published at 5 of 5 levels" in text
+    assert "too low at 5 of 5" in text
+    assert "reads more at 5 of 5, by up to 1.10" in text
     inside = "\n".join(verdicts(levels, {"gaussian": [(0.0, 0.0)] * 5}, oracle(2, 8)))
     assert "It does not, here" in inside
 

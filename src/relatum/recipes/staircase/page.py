@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from .cells import Plan
 from .oracle import Oracle
 from .reference import AUTHORS, CREDIT, Reference, read_reference
 from .summary import TITLES, Cells, Level, curves_of, levels_of, outside_of
+from .tables import MINUS, short, table
 from .task import LEVELS, TASKS
 from .verdict import verdicts
 
@@ -113,21 +114,21 @@ def _trained(
         if authors is not None and name in AUTHORS:
             theirs = [_authors_level(authors, task, name, truth) for truth in LEVELS]
             rows.append([f"*{TITLES[name]}, authors*", *(_cell(level) for level in theirs)])
-    yield _table(["estimator", *(f"I = {truth:g}" for truth in LEVELS)], rows)
+    yield table(["estimator", *(f"I = {truth:g}" for truth in LEVELS)], rows)
     yield (
         "Noise: scatter from batch to batch alone (root mean square of successive differences "
         "/ √2), nats; the slow climb of a critic that still learns is not in it."
     )
     noise = [
-        [TITLES[name], *(f"{level.noise:.2f}" for level in levels[task, name])]
+        [TITLES[name], *(short(level.noise) for level in levels[task, name])]
         for name in TITLES
         if (task, name) in levels
     ]
-    yield _table(["estimator", *(f"I = {truth:g}" for truth in LEVELS)], noise)
+    yield table(["estimator", *(f"I = {truth:g}" for truth in LEVELS)], noise)
     shares = outside_of(cells, task)
     if shares:
         yield "Positives of RPC on raw scores that have no density ratio, by level:"
-        yield _table(
+        yield table(
             ["share", *(f"I = {truth:g}" for truth in LEVELS)],
             [
                 ["at most −α/γ = −1", *(f"{below:.2%}" for below, _ in shares)],
@@ -146,8 +147,8 @@ def _trained(
 def _cell(level: Level) -> str:
     text = f"{level.mean:.2f} ({level.bias:+.2f}) / {level.sd:.2f} / {level.mse:.2f}"
     if math.isfinite(level.sd) and level.sd < 5:
-        return text.replace("-", "−")
-    return f"diverged: median {level.median:.2f}, sd {level.sd:.2g}".replace("-", "−")
+        return text.replace("-", MINUS)
+    return f"diverged: median {short(level.median)}, sd {short(level.sd)}"
 
 
 def _authors_level(authors: Reference, task: str, name: str, truth: float) -> Level:
@@ -173,7 +174,7 @@ def _perfect(perfect: Oracle, authors: Reference | None) -> Iterable[str]:
             row.append("" if found is None else f"{found[0]:.2f} ± {found[1]:.2f}")
         rows.append(row)
     header = ["I", "right", "floor", "published, a batch", "published, population"]
-    yield _table([*header, *(["authors' trained critic"] if authors else [])], rows)
+    yield table([*header, *(["authors' trained critic"] if authors else [])], rows)
     yield "## The perfect critic: scatter"
     bounds = perfect["bounds"]
     yield (
@@ -186,12 +187,12 @@ def _perfect(perfect: Oracle, authors: Reference | None) -> Iterable[str]:
         [
             f"{level['truth']:g}",
             *(_spread(level, name) for name in names[:3]),
-            f"{level['partition']:.2g}",
+            short(level["partition"]),
             *(_spread(level, name) for name in names[3:]),
         ]
         for level in perfect["levels"]
     ]
-    yield _table(
+    yield table(
         ["I", "DV", "NWJ", "partition E_Q r", "its exact sd, independent negatives", "SMILE",
          "RPC, right", "value J of RPC"],
         rows,
@@ -202,9 +203,4 @@ def _spread(level: dict[str, Any], name: str) -> str:
     reading = level["readings"][name]
     mean, sd = reading["mean"], reading["sd"]
     digits = 2 if abs(mean) < 100 else 0
-    return f"{mean:.{digits}f} ± {sd:.{digits}f}".replace("-", "−")
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---", *("---:" for _ in header[1:])], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{mean:.{digits}f} ± {sd:.{digits}f}".replace("-", MINUS)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from .oracle import Oracle
 from .summary import TITLES, Level
+from .tables import short, signed, table
 from .task import LEVELS, TASKS
 
 __all__ = ["verdicts"]
@@ -21,55 +22,64 @@ _EQUAL = 1.1
 
 def verdicts(levels: Levels, outside: Outside, perfect: Oracle) -> Iterable[str]:
     """Paragraphs, each about one claim; those without cells are left out."""
-    yield from _scatter(levels, "smile", "RPC varies less than SMILE")
-    for rival in ("doe", "doe-logistic"):
-        yield from _scatter(levels, rival, f"RPC is more stable than {TITLES[rival]}")
+    yield from _scatter(levels)
     yield from _below_floor(levels, perfect)
     yield from _range(outside)
     yield from _read_outs(levels, perfect)
     yield from _errors(levels)
 
 
-def _scatter(levels: Levels, rival: str, claim: str) -> Iterable[str]:
-    """Noise of each RPC reading over the rival's, per task and level."""
-    said = []
-    for name in ("rpc", "rpc-logit", "rpc-published"):
-        for task in TASKS:
-            if (task, name) not in levels or (task, rival) not in levels:
-                continue
-            ratios = [
-                ours.noise / theirs.noise
-                for ours, theirs in zip(levels[task, name], levels[task, rival], strict=True)
-            ]
-            lower = sum(ratio < 1 / _EQUAL for ratio in ratios)
-            higher = sum(ratio > _EQUAL for ratio in ratios)
-            listed = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-            said.append(
-                f"* {TITLES[name]}, {task}: lower at {lower}, higher at {higher} of {len(ratios)} "
-                f"levels (noise over noise: {listed})"
-            )
+def _scatter(levels: Levels) -> Iterable[str]:
+    """Noise of each RPC reading over its rivals', per task and level."""
+    rows, said = [], []
+    for rival in ("smile", "doe", "doe-logistic"):
+        for name in ("rpc", "rpc-logit", "rpc-published"):
+            found = {
+                task: _ratios(levels[task, name], levels[task, rival])
+                for task in TASKS
+                if (task, name) in levels and (task, rival) in levels
+            }
+            for task, ratios in found.items():
+                listed = (f"{ratio:.2f}" for ratio in ratios)
+                rows.append([f"{TITLES[name]} / {TITLES[rival]}, {task}", *listed])
+            ratios = [ratio for task in found for ratio in found[task]]
+            if ratios:
+                lower = sum(ratio < 1 / _EQUAL for ratio in ratios)
+                higher = sum(ratio > _EQUAL for ratio in ratios)
+                said.append(
+                    f"* {TITLES[name]} against {TITLES[rival]}: lower at {lower}, equal at "
+                    f"{len(ratios) - lower - higher}, higher at {higher} of {len(ratios)}"
+                )
     if said:
-        lines = "\n".join(said)
+        counts = "\n".join(said)
         yield (
-            f"**{claim}?** Scatter from batch to batch, ours over theirs at 2, 4, 6, 8, 10 nats; "
-            f"within 10 % counts as equal.\n\n{lines}"
+            "**RPC varies less than SMILE, and is more stable than DoE?** Scatter from batch to "
+            f"batch, ours over theirs; within 10 % counts as equal.\n\n{counts}"
         )
+        yield table(["noise over noise", *(f"I = {truth:g}" for truth in LEVELS)], rows)
+
+
+def _ratios(ours: Sequence[Level], theirs: Sequence[Level]) -> list[float]:
+    return [one.noise / other.noise for one, other in zip(ours, theirs, strict=True)]
 
 
 def _below_floor(levels: Levels, perfect: Oracle) -> Iterable[str]:
-    """Which readings scatter less than exact log ratios of the same batches would?"""
+    """Which of these scatter less than the exact log ratios of the same batches would?"""
     floors = {level["truth"]: level["floor"] for level in perfect["levels"]}
     said = []
-    for (task, name), found in levels.items():
-        low = [f"{one.truth:g}" for one in found if one.noise * _EQUAL < floors[one.truth]]
-        if low:
-            said.append(f"{TITLES[name]} on *{task}* at {_listed(low)} nats")
+    for name in ("rpc", "rpc-logit", "rpc-published", "smile"):
+        for task in TASKS:
+            found = levels.get((task, name), [])
+            low = [one for one in found if one.noise * _EQUAL < floors[one.truth]]
+            if low:
+                where = ", ".join(f"{one.truth:g} ({signed(one.bias)})" for one in low)
+                said.append(f"* {TITLES[name]}, {task}: {where}")
     if said:
-        listed = ", ".join(f"{floors[truth]:.2f}" for truth in LEVELS)
+        listed, lines = ", ".join(f"{floors[truth]:.2f}" for truth in LEVELS), "\n".join(said)
         yield (
             "**Is little scatter a virtue?** The mean of the exact log ratios of a batch scatters "
-            f"by {listed}. Readings that scatter less do so because they do not follow the log "
-            f"ratios, by saturation, by their ceiling or for want of training: {'; '.join(said)}."
+            f"by {listed} nats. A reading that scatters less does not follow them: it saturates, "
+            f"or its critic is not there yet. Levels where that is so, with the bias:\n\n{lines}"
         )
 
 
@@ -106,28 +116,37 @@ def _read_outs(levels: Levels, perfect: Oracle) -> Iterable[str]:
         f"{_listed(under)}; the right one is exact. So that error is the read-out's, and not the "
         "training's."
     )
-    said = []
     for task in TASKS:
-        if (task, "rpc") not in levels:
+        if (task, "rpc") in levels:
+            yield _trained(task, levels)
+
+
+def _trained(task: str, levels: Levels) -> str:
+    """The same with trained critics: biases, who is closer, and what the error covers up."""
+    published = levels[task, "rpc-published"]
+    lines = []
+    for name in ("rpc-published", "rpc", "rpc-logit"):
+        if (task, name) not in levels:
             continue
-        published = levels[task, "rpc-published"]
-        signs = ", ".join(f"{level.bias:+.2f}" for level in published)
-        better = {
-            name: sum(
-                abs(ours.bias) < abs(theirs.bias)
-                for ours, theirs in zip(levels[task, name], published, strict=True)
-            )
-            for name in ("rpc", "rpc-logit")
-            if (task, name) in levels
-        }
-        counts = ", ".join(f"{TITLES[name]} at {count}" for name, count in better.items())
-        said.append(
-            f"* {task}: bias of the published read-out {signs}; closer to the truth than it: "
-            f"{counts} of {len(published)} levels"
+        biases = ", ".join(signed(level.bias) for level in levels[task, name])
+        closer = sum(
+            abs(ours.bias) < abs(theirs.bias)
+            for ours, theirs in zip(levels[task, name], published, strict=True)
         )
-    if said:
-        lines = "\n".join(said).replace(" -", " −")
-        yield f"With trained critics:\n\n{lines}"
+        than = "" if name == "rpc-published" else f"; closer than published at {closer} of 5 levels"
+        lines.append(f"* {TITLES[name]}: {biases}{than}")
+    excess = [
+        one.mean - right.mean for one, right in zip(published, levels[task, "rpc"], strict=True)
+    ]
+    above = sum(one > 0 for one in excess)
+    low = sum(level.bias < 0 for level in levels[task, "rpc"])
+    listed = "\n".join(lines)
+    return (
+        f"With trained critics, {task}, bias in nats:\n\n{listed}\n\nThe right read-out is too low "
+        f"at {low} of 5 levels: a critic short of its optimum reads low. From the same scores the "
+        f"published one reads more at {above} of 5, by up to {max(excess):.2f}: where it comes "
+        "closer to the truth, two errors of opposite sign meet."
+    )
 
 
 def _errors(levels: Levels) -> Iterable[str]:
@@ -140,7 +159,7 @@ def _errors(levels: Levels) -> Iterable[str]:
         }
         if errors:
             ranked = sorted(errors, key=lambda name: _last_if_broken(errors[name]))
-            listed = "; ".join(f"{TITLES[name]} {errors[name]:.2f}" for name in ranked)
+            listed = "; ".join(f"{TITLES[name]} {short(errors[name])}" for name in ranked)
             yield f"**Mean squared error over all levels, {task}**, best first: {listed}."
 
 
