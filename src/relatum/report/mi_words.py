@@ -89,8 +89,8 @@ def _whether(record: Record, found: Sequence[Estimate]) -> str:
     others = [e["method"] for e in estimates if e["method"] not in names]
     return (
         f"{listing(names)} {_verb(names, 'finds', 'find')} that {x} and {y} depend on each other; "
-        f"{listing(others)} {_verb(others, 'does', 'do')} not. Methods differ in the relations "
-        "that they see and in their noise, so the two are no contradiction."
+        f"{listing(others)} {_verb(others, 'does', 'do')} not. Each method sees some "
+        "relations better than others."
     )
 
 
