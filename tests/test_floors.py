@@ -35,7 +35,8 @@ ALLOWED: dict[str, set[str]] = {
     "report": {"runs", "probes"},
     "recipes": {
         "base", "critics", "data", "diagnostics", "distributed", "losses", "mi", "models",
-        "objectives", "penalty", "probes", "relative", "report", "runs", "scores", "settings", "training",
+        "objectives", "penalty", "probes", "relative", "report", "runs", "scores", "settings",
+        "training",
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},

@@ -10,7 +10,8 @@ pairs::
 
 Objectives: ``CPC``, ``DV``, ``NWJ``, ``JS``, ``WPC``, ``RPC`` (and ``chi_square()``, the spectral
 contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``, ``Bilinear``,
-``TwoTower``, ``JointMLP``. The theory of RPC: ``rpc_bounds`` and the functions of
+``TwoTower``, ``JointMLP``. Mutual information: ``estimate_mi``, ``DensityRatio``,
+``mutual_information_matrix``. The theory of RPC: ``rpc_bounds`` and the functions of
 :mod:`relatum.relative`. Training, probes and reports live in the sub-packages and in the command
 ``relatum``.
 """
@@ -18,6 +19,7 @@ contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``,
 from .critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
 from .distributed import Group
 from .losses import ContrastiveLoss
+from .mi import DensityRatio, MIEstimate, estimate_mi, mutual_information_matrix
 from .objectives import (
     CPC,
     DV,
@@ -52,17 +54,21 @@ __all__ = [
     "Bilinear",
     "ContrastiveLoss",
     "Cosine",
+    "DensityRatio",
     "DotProduct",
     "Group",
     "Hinge",
     "JointMLP",
     "Logistic",
+    "MIEstimate",
     "TwoTower",
     "chi_square",
     "density_ratio",
+    "estimate_mi",
     "gradient_penalty",
     "least_squares_form",
     "log_density_ratio",
+    "mutual_information_matrix",
     "relative_density_ratio",
     "rpc_bounds",
 ]

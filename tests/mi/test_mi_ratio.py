@@ -65,11 +65,12 @@ def test_same_seed_same_ratio():
 
 def test_constructor_stores_arguments_untouched():
     objective, options = RPC(0.0, 0.05, 1.0), {"steps": 20}
-    ratio = DensityRatio(objective, valid_fraction=7, options=options)
+    ratio = DensityRatio(objective, "joint", valid_fraction=7, options=options)
     assert ratio.objective is objective
     assert ratio.options is options
     assert ratio.get_params() == {
-        "objective": objective, "critic": None, "valid_fraction": 7, "seed": 0, "options": options,
+        "objective": objective, "critic": "joint", "valid_fraction": 7, "seed": 0,
+        "options": options,
     }  # fmt: skip
 
 

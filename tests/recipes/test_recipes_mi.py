@@ -97,8 +97,9 @@ def test_what_the_estimator_is_given(capsys, data, monkeypatch):
     ((method, x, y, options),) = calls
     assert (method, list(x.columns), list(y.columns)) == ("rpc", ["a", "noise"], ["kind"])
     np.testing.assert_array_equal(options.pop("groups"), np.arange(400) // 4)
+    options.pop("progress")(1, 2)
     assert options == {
-        "seed": 3, "level": 0.9, "folds": 4, "block_length": None, "permutations": 7,
+        "seed": 3, "level": 0.9, "folds": 4, "block_length": None, "permutations": 7, "seeds": 1,
     }  # fmt: skip
 
 

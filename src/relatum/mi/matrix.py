@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
-from scipy.stats import false_discovery_control
 
-from .columns import read_sides
+from .columns import Sides, read_sides
 from .discrete import discrete, mixed
 from .estimate import METHODS, READERS, estimate_mi
 
@@ -214,6 +213,10 @@ def _ranking(
     seed: int,
     progress: Progress | None,
 ) -> MIRanking:
+    from scipy.stats import (
+        false_discovery_control,  # here: it alone would be a fifth of `import relatum`
+    )
+
     if permutations < 0:
         raise ValueError(f"permutations must not be negative, got {permutations}")
     sides = read_sides(columns, target)
@@ -237,7 +240,7 @@ def _ranking(
     return MIRanking(values, p_values, q_values, sides.x_names, _ranking_notes(sides, permutations))
 
 
-def _ranking_notes(sides: Any, permutations: int) -> tuple[str, ...]:
+def _ranking_notes(sides: Sides, permutations: int) -> tuple[str, ...]:
     d, notes = len(sides.x_names), sides.notes
     if permutations and d / (1 + permutations) > 0.05:
         notes += (

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float64
 from torch import Tensor
 
-from .fitting import fit_critic
+from ..base import Objective
+from .fitting import DEFAULT_OBJECTIVE, CriticName, fit_critic
 
 __all__ = ["DensityRatio"]
 
@@ -30,15 +31,14 @@ class DensityRatio:
     the end of a ``Pipeline`` work.
 
     Args:
-        objective: What the critic maximises, such as ``RPC(0.0, 0.05, 1.0)``; None: the default
-            of `estimate_mi`.
-        critic: The critic, untrained; None: the default of the objective.
+        objective: What the critic maximises, such as ``RPC(1.0, 0.05, 1.0)``, the default.
+        critic: "residual", "joint", "separable" or "kernel", as `fit_critic` explains them.
         valid_fraction: Share of the rows, in (0, 1), that tell when to stop.
         seed: Seed of that split, of the initial weights and of the batches.
-        options: Further arguments of the training, by name.
+        options: How it is trained: fields of :class:`relatum.mi.Training`, by name.
 
     Attributes:
-        critic_: The trained critic.
+        critic_: The trained critic; its ``notes`` say what a person should know of the training.
         n_features_in_: Columns of x.
         n_targets_: Columns of y.
         feature_names_in_: Names of x's columns, if x was a table with names.
@@ -54,8 +54,8 @@ class DensityRatio:
 
     def __init__(
         self,
-        objective: Any = None,
-        critic: Any = None,
+        objective: Objective = DEFAULT_OBJECTIVE,
+        critic: CriticName = "residual",
         *,
         valid_fraction: float = 0.2,
         seed: int = 0,
@@ -90,14 +90,13 @@ class DensityRatio:
             )
         order = np.random.default_rng(self.seed).permutation(len(x))
         valid, train = order[:held], order[held:]
-        chosen = {"objective": self.objective, "critic": self.critic}
-        given = {name: value for name, value in chosen.items() if value is not None}
         self.critic_ = fit_critic(
             x[train],
             y[train],
             valid=(x[valid], y[valid]),
+            objective=self.objective,
+            critic=self.critic,
             seed=self.seed,
-            **given,
             **(self.options or {}),
         )
         self.n_features_in_, self.n_targets_ = x.shape[1], y.shape[1]
@@ -119,12 +118,12 @@ class DensityRatio:
         for name, side, seen in (("x", x, self.n_features_in_), ("y", y, self.n_targets_)):
             if side.shape[1] != seen:
                 raise ValueError(f"{name} has {side.shape[1]} columns; fit saw {seen}")
-        values: Float64[np.ndarray, " n"] = self.critic_.log_ratio(x, y)
-        return values
+        return self.critic_.log_ratio(x, y)
 
     def ratio(self, x: Any, y: Any) -> Float64[np.ndarray, " n"]:
         r""":math:`\hat r` of each pair, at least 0."""
-        return np.exp(self.log_ratio(x, y))
+        values: Float64[np.ndarray, " n"] = np.exp(self.log_ratio(x, y))
+        return values
 
     def score(self, x: Any, y: Any) -> float:
         """Mean log ratio in nats; on rows not fitted, the plug-in of mutual information."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..mi.estimate import METHODS, estimate_mi
 from ..mi.result import KINDS, MIEstimate
@@ -56,15 +55,19 @@ class MI:
     """Coverage of the interval."""
 
     folds: int | None = None
-    """Trained methods: train this many times, so that every row is held out once. Default: one
-    split into rows to train on, to stop by and to read from."""
+    """Trained methods: so many critics, each read on the rows that it has not seen. Default: 5, and
+    2 from 10,000 rows on."""
+
+    seeds: int = 1
+    """Trained methods: trainings with different seeds, which are averaged; their spread is told."""
 
     groups: str | None = None
     """Column of groups (patients, speakers) whose rows are not independent: a group is never
-    split between training and reading, and is resampled as a whole."""
+    split between training and reading, and is resampled as a whole. There is then no p-value."""
 
     block_length: int | None = None
-    """For rows in the order of time: so many neighbours are kept together."""
+    """For rows in the order of time: over how many rows they depend on each other. Stretches are
+    held out and resampled."""
 
     permutations: int = 199
     """Random pairings of the rows for the p-value; 0: none."""
@@ -100,7 +103,7 @@ class MI:
             raise ValueError(f"level must be between 0 and 1, got {self.level}")
         if self.permutations < 0:
             raise ValueError(f"permutations must not be negative, got {self.permutations}")
-        for name, least in (("folds", 2), ("block_length", 1)):
+        for name, least in (("folds", 2), ("seeds", 1), ("block_length", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} must be at least {least}, got {value}")
@@ -153,7 +156,7 @@ def _estimates(
     """What each method gives, and the reasons of those that give nothing."""
     found: list[MIEstimate] = []
     refused: dict[str, str] = {}
-    for method in _shown(settings, console):
+    for method, progress in _shown(settings, console):
         try:
             estimate = estimate_mi(
                 data.x,
@@ -165,6 +168,8 @@ def _estimates(
                 groups=data.groups,
                 block_length=settings.block_length,
                 permutations=settings.permutations,
+                progress=progress,
+                seeds=settings.seeds,
             )
         except ValueError as error:
             refused[method] = str(error)
@@ -176,26 +181,20 @@ def _estimates(
     return found, refused
 
 
-def _shown(settings: MI, console: Console) -> Iterator[str]:
-    """The methods, one by one, with a bar while they are at work."""
-    with _bar(console, not settings.progress or not console.is_terminal) as progress:
-        task = progress.add_task("", total=len(settings.methods))
-        for method in settings.methods:
-            progress.update(task, description=method)
-            yield method
-            progress.advance(task)
+def _shown(settings: MI, console: Console) -> Iterator[tuple[str, Callable[[int, int], None]]]:
+    """The methods, one by one, and what moves the bar while they are at work."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    disabled = not settings.progress or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=disabled) as bar:
+        task = bar.add_task("", total=len(settings.methods))
+        for place, method in enumerate(settings.methods):
+            bar.update(task, description=f"{method} ({place + 1}/{len(settings.methods)})")
 
+            def move(done: int, of: int, place: int = place) -> None:
+                bar.update(task, completed=place + done / of)
 
-@contextmanager
-def _bar(console: Console, disabled: bool) -> Iterator[Progress]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    with Progress(*columns, console=console, transient=True, disable=disabled) as progress:
-        yield progress
+            yield method, move
+            bar.update(task, completed=place + 1)
 
 
 def _record(

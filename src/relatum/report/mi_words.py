@@ -84,13 +84,13 @@ def _whether(record: Record, found: Sequence[Estimate]) -> str:
             "is no proof of independence: a weak or complicated relation needs more rows to show."
         )
     if len(found) == len(estimates):
-        how = "and all methods tried find it" if len(found) > 1 else f"by {names[0]}"
+        how = "by every method here" if len(found) > 1 else f"by {names[0]}"
         return f"{x} and {y} depend on each other: {rows} show it beyond chance, {how}."
     others = [e["method"] for e in estimates if e["method"] not in names]
     return (
         f"{listing(names)} {_verb(names, 'finds', 'find')} that {x} and {y} depend on each other; "
-        f"{listing(others)} {_verb(others, 'does', 'do')} not. Methods differ in the relations "
-        "that they see and in their noise, so the two are no contradiction."
+        f"{listing(others)} {_verb(others, 'does', 'do')} not. Each method sees some "
+        "relations better than others."
     )
 
 
