@@ -49,6 +49,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "objectives": Command(
         "recipes.report", "Objectives", "list_objectives", "explain the objectives"
     ),
+    "mi-benchmark": Command(
+        "recipes.mi_benchmark", "MIBenchmark", "main", "measure estimators of mutual information"
+    ),
     "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
 }
 
