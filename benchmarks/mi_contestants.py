@@ -46,11 +46,6 @@ class Rows:
     y: np.ndarray
     discrete: tuple[bool, bool] = (False, False)
 
-    @property
-    def single(self) -> bool:
-        """One column on each side."""
-        return self.x.shape[1] == self.y.shape[1] == 1
-
 
 @dataclass(frozen=True)
 class Contestant:

@@ -120,12 +120,12 @@ sets the contestant's own random numbers. The exact values come from `relatum.mi
 library is given the raw columns and called as its documentation shows, with its own defaults;
 torch-mist, which otherwise reads its value from the rows it was trained on, has {held} % of them
 held out, bmi holds out half by itself, relatum cross-fits. torch-mist's InfoNCE is shown with its
-default layer of 128, with which both of its encoders are linear, and with two layers of 64. **RMSE** in nats, over seeds.
-**Seconds**: processor time of the call on one core, where nobody has a second thread; imports are
-not in it, JAX's compiling is, since every call compiles anew (the clock ran {busy:.2f} times as
-long as the processor worked, which is what else the machine did). relatum's time includes its
-interval and its permutation test, which the peers do not have. A call may take {limit} s. A dash:
-not for such data by its own documentation.""".replace("\n", " ")
+default layer of 128, with which both of its encoders are linear, and with two layers of 64.
+**RMSE** in nats, over seeds. **Seconds**: processor time of the call on one core, where nobody has
+a second thread; imports are not in it, JAX's compiling is, since every call compiles anew (the
+clock ran {busy:.2f} times as long as the processor worked, which is what else the machine did).
+relatum's time includes its interval and its permutation test, which the peers do not have. A call
+may take {limit} s. A dash: not for such data by its own documentation.""".replace("\n", " ")
 
 ALL = """Mean and median RMSE are over the tasks that the contestant does, so rows compare only
 within a row: *`{ours}` there* is ours on the very same tasks. A task with a seed that gave an error
@@ -203,10 +203,6 @@ def judged(found: str, met: bool, unmeasured: Sequence[str]) -> tuple[str, bool 
     if not unmeasured:
         return found, met
     return f"{found}; not run: {listed(unmeasured)}", None if met else False
-
-
-def listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
 
 
 def overview(scores: Mapping[str, Score], tasks: Sequence[Task]) -> list[str]:
@@ -306,6 +302,10 @@ def versions(scores: Mapping[str, Score]) -> list[str]:
         "* " + ", ".join(f"{name} {version}" for name, version in each.items())
         for each in found.values()
     ]
+
+
+def listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def digits(value: float) -> str:
