@@ -211,16 +211,14 @@ def overview(scores: Mapping[str, Score], tasks: Sequence[Task]) -> list[str]:
     rows = []
     for name, score in sorted(scores.items(), key=lambda item: order(item[1])):
         done = [*score.rmse]
-        row = [f"**{name}**" if score.contestant.kind == "ours" else name, score.contestant.takes]
-        row.append(f"{len(done)} of {len(tasks)}")
-        row += [digits(score.mean(done)) if done else "–", there(scores, score)]
-        row += (
-            [digits(median(score.rmse.values())), digits(score.seconds(done))]
-            if done
-            else ["–"] * 2
-        )
-        row.append(f"{score.compiling:.0%}" if score.compiling else "")
-        rows.append(row)
+        mean, middle, seconds = "–––"
+        if done:
+            each = score.mean(done), median(score.rmse.values()), score.seconds(done)
+            mean, middle, seconds = map(digits, each)
+        bold = f"**{name}**" if score.contestant.kind == "ours" else name
+        row = [bold, score.contestant.takes, f"{len(done)} of {len(tasks)}", mean]
+        row += [there(scores, score), middle, seconds]
+        rows.append([*row, f"{score.compiling:.0%}" if score.compiling else ""])
     return markdown(head, rows, 2)
 
 
