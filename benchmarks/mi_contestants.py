@@ -191,6 +191,8 @@ def smooth(
 WITH_TABLES = "continuous columns, or a table"
 SINGLE = "one column on each side"
 MIST, BMI = "torch-mist", "benchmark-mi"
+# Its separable critic with one hidden layer is linear on each side; a second layer bends it.
+BENT = partial(torch_mist, "infonce", hidden_dims=[64, 64])
 CONTESTANTS = [
     Contestant("relatum rpc", "relatum", "ours", "any", anything, partial(relatum, "rpc")),
     smooth("relatum ksg", "relatum", "ours", partial(relatum, "ksg")),
@@ -199,13 +201,7 @@ CONTESTANTS = [
         smooth(f"torch-mist {method}", MIST, "neural", partial(torch_mist, method))
         for method in ("mine", "nwj", "infonce", "smile", "js")
     ),
-    # Its separable critic with one hidden layer is linear on each side: a second layer bends it.
-    smooth(
-        "torch-mist infonce 64-64",
-        MIST,
-        "neural",
-        partial(torch_mist, "infonce", hidden_dims=[64, 64]),
-    ),
+    smooth("torch-mist infonce 64-64", MIST, "neural", BENT),
     smooth("bmi MINE", BMI, "neural", partial(bmi_network, "MINEEstimator")),
     smooth("bmi InfoNCE", BMI, "neural", partial(bmi_network, "InfoNCEEstimator")),
     smooth("bmi NWJ", BMI, "neural", partial(bmi_network, "NWJEstimator")),
