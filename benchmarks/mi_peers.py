@@ -95,8 +95,11 @@ def main() -> None:
         for seed in range(options.seeds)
         for contestant in chosen
     ]
-    if options.again:
-        forget(options.again)
+    start(options.again)
+    apart = any(contestant.package in APART for contestant in chosen)
+    if not options.page and apart and not options.python.exists():
+        sys.exit(f"--python: there is no {options.python}; this script's first lines say how to "
+                 "make that environment, and --only leaves contestants out")  # fmt: skip
     if not options.page:
         run_all(plan, options, console)
     cells = [c for c in kept() if c.task in names and c.seed < options.seeds]
@@ -133,9 +136,11 @@ def kept() -> list[Cell]:
     return [Cell(**json.loads(line)) for line in lines if line.endswith("}\n")]
 
 
-def forget(part: str) -> None:
-    lines = [strict_json(asdict(cell)) + "\n" for cell in kept() if part not in cell.contestant]
-    CELLS.write_text("".join(lines), encoding="utf-8")
+def start(again: str | None) -> None:
+    """The file of cells, whole lines only, without the contestants that are measured again."""
+    CELLS.parent.mkdir(parents=True, exist_ok=True)
+    stay = [cell for cell in kept() if again is None or again not in cell.contestant]
+    CELLS.write_text("".join(strict_json(asdict(c)) + "\n" for c in stay), encoding="utf-8")
 
 
 def run_all(
@@ -144,7 +149,6 @@ def run_all(
     console: Console,
 ) -> None:
     """Seed by seed, so that a run that is stopped has measured everybody on the first ones."""
-    CELLS.parent.mkdir(parents=True, exist_ok=True)
     done = {(cell.contestant, cell.task, cell.seed) for cell in kept()}
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress, CELLS.open("a", encoding="utf-8") as file:
