@@ -28,12 +28,14 @@ ALLOWED: dict[str, set[str]] = {
     "objectives": {"base", "surrogates", "relative"},
     # what binds them
     "losses": {"arrays", "base", "distributed", "scores"},
-    "mi": {"arrays", "base", "critics", "diagnostics", "losses", "objectives", "relative", "scores"},
+    "mi": {
+        "arrays", "base", "critics", "diagnostics", "losses", "objectives", "relative", "scores",
+    },
     "training": {"distributed", "runs"},
     "report": {"runs", "probes"},
     "recipes": {
-        "base", "critics", "data", "diagnostics", "distributed", "losses", "mi", "models", "objectives",
-        "penalty", "probes", "report", "runs", "scores", "settings", "training",
+        "base", "critics", "data", "diagnostics", "distributed", "losses", "mi", "models",
+        "objectives", "penalty", "probes", "relative", "report", "runs", "scores", "settings", "training",
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},
@@ -86,6 +88,14 @@ def test_the_table_has_no_circle():
         done |= ready
 
 
+def at_import(node):
+    """The nodes that are executed when a module is imported: not what is inside functions."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from at_import(child)
+
+
 def test_the_core_imports_nothing_optional():
     """`import relatum` needs torch, numpy, scipy and jaxtyping alone."""
     optional = {"torchvision", "PIL", "sklearn", "pandas", "matplotlib", "jinja2", "rich", "yaml",
@@ -95,7 +105,9 @@ def test_the_core_imports_nothing_optional():
         place = PACKAGE / room
         files = list(place.rglob("*.py")) if place.is_dir() else [PACKAGE / f"{room}.py"]
         for path in files:
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            # An estimate draws itself and a matrix becomes a table where someone asks for it.
+            for node in at_import(tree) if room == "mi" else ast.walk(tree):
                 names = []
                 if isinstance(node, ast.Import):
                     names = [a.name for a in node.names]

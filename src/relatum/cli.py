@@ -49,8 +49,15 @@ COMMANDS: Final[dict[str, Command]] = {
     "objectives": Command(
         "recipes.report", "Objectives", "list_objectives", "explain the objectives"
     ),
+    "mi": Command("recipes.mi", "MI", "main", "estimate mutual information from a table"),
     "mi-benchmark": Command(
         "recipes.mi_benchmark", "MIBenchmark", "main", "measure estimators of mutual information"
+    ),
+    "reproduce mi-staircase": Command(
+        "recipes.mi_staircase",
+        "Staircase",
+        "main",
+        "follow a climbing mutual information by every estimator",
     ),
     "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
 }
@@ -59,7 +66,8 @@ EXAMPLES: Final = """examples:
   relatum train images --data mnist5k --objective rpc --out runs/rpc
   relatum train images --config configs/mnist5k-cpc.yaml --seed 1 --out runs/cpc-1
   relatum probe runs/rpc runs/cpc-1
-  relatum report runs/rpc runs/cpc-1 --out report.html"""
+  relatum report runs/rpc runs/cpc-1 --out report.html
+  relatum mi cells.csv --x gene1,gene2 --y drug --html cells.html"""
 
 S = TypeVar("S")
 
@@ -141,7 +149,7 @@ def _overview() -> str:
         [
             "usage: relatum COMMAND [options]",
             "",
-            "Contrastive representation learning: train, probe, report.",
+            "Contrastive representation learning: train, probe, report; mutual information.",
             "",
             "commands:",
             *lines,

@@ -204,11 +204,12 @@ class ContrastiveLoss(nn.Module):
         return -self.objective(scores)
 
     @eagerly
-    def statistics(self, x: Features, y: Features) -> Statistics:
+    def statistics(self, x: Features, y: Features, **unsupported: Any) -> Statistics:
         """What a part of a batch adds to the moments of the whole: embeddings need not be kept.
 
         Statistics of parts, of any sizes, add up by ``plus``; :meth:`from_statistics` is then the
-        loss of all parts as one batch. They are summed in float64, so nothing cancels.
+        loss of all parts as one batch. They are summed in float64, so nothing cancels. There are no
+        ids, since copies that stand in other parts could not be found; nor given negatives.
 
         Raises:
             TypeError: If the objective is not a function of two moments, or the critic is not
@@ -223,6 +224,11 @@ class ContrastiveLoss(nn.Module):
             >>> bool((loss.from_statistics(total) - loss(x, y)).abs() < 1e-5)
             True
         """
+        for name in unsupported:
+            raise TypeError(
+                f"statistics take no {name}=: each part knows its own pairs alone, so that copies "
+                "in other parts could not be left out; pass all embeddings to the loss itself"
+            )
         self._moment_objective()
         if not isinstance(self.critic, SeparableCritic):
             raise TypeError(

@@ -26,6 +26,7 @@ __all__ = [
     "log_density_ratio",
     "optimal_value",
     "relative_density_ratio",
+    "relative_score",
     "rpc_bounds",
 ]
 
@@ -70,6 +71,38 @@ def relative_density_ratio(ratio: Array, alpha: float, beta: float, gamma: float
     """
     _check_optimum(alpha, beta, gamma)
     return (ratio - alpha) / (beta * ratio + gamma)
+
+
+def relative_score(log_ratio: Array, alpha: float, beta: float, gamma: float) -> Array:
+    r"""The optimal critic at :math:`r = e^u`, written so that it cannot overflow.
+
+    .. math:: f = -\frac\alpha\gamma + \Big(\frac1\beta + \frac\alpha\gamma\Big)
+        \,\sigma\Big(u + \log\frac\beta\gamma\Big)
+
+    A network that outputs u can leave the range of the optimal critic nowhere, and u is its log
+    density ratio. With β = 0 this is :math:`(e^u - \alpha) / \gamma`, which can overflow.
+
+    Args:
+        log_ratio: u, any shape, in nats.
+        alpha: Weight of the mean negative score.
+        beta: Weight of the squared positive scores.
+        gamma: Weight of the squared negative scores, above 0.
+
+    Raises:
+        ValueError: If a weight is outside its range, or gamma is 0, where scores have no lower end.
+
+    Example:
+        >>> import torch
+        >>> relative_score(torch.tensor([0.0, 1000.0]), 1.0, 0.5, 1.0)
+        tensor([0., 2.])
+    """
+    check_relative_parameters(alpha, beta, gamma)
+    if gamma == 0:
+        raise ValueError("gamma must be > 0: with gamma = 0 the optimal critic has no lower end")
+    if beta == 0:
+        return (log_ratio.exp() - alpha) / gamma
+    low, high = -alpha / gamma, 1 / beta
+    return low + (high - low) * (log_ratio + math.log(beta / gamma)).sigmoid()
 
 
 def density_ratio(score: Array, alpha: float, beta: float, gamma: float) -> Array:

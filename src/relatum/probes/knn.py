@@ -70,12 +70,7 @@ def knn_probe(
         >>> knn_probe(x, ["a", "a", "b", "b"], x, ["a", "a", "b", "b"], k=1).accuracy
         1.0
     """
-    if weighting not in ("similarity", "uniform"):
-        raise ValueError(f"weighting must be 'similarity' or 'uniform', got {weighting!r}")
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be positive and finite, got {temperature}")
-    if chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
+    _check_options(weighting, temperature, chunk_size)
     task = probe_task(
         train_x, train_y, test_x, test_y, labels_per_class=labels_per_class, seed=seed
     )
@@ -90,7 +85,6 @@ def knn_probe(
         _ranks(chunk @ bank.T, labels, len(task.classes), k, sharpness)
         for chunk in torch.split(queries, chunk_size)
     ]
-    zeros = {"training": train_zeros, "test": test_zeros}
     return score(
         task,
         torch.cat(ranked).cpu().numpy(),
@@ -101,12 +95,25 @@ def knn_probe(
             "temperature": temperature if weighting == "similarity" else None,
             "similarity": "cosine",
         },
-        warnings=[
-            f"{count} {name} rows are all zeros and have similarity 0 to everything"
-            for name, count in zeros.items()
-            if count
-        ],
+        warnings=_notes_on_zeros({"training": train_zeros, "test": test_zeros}),
     )
+
+
+def _check_options(weighting: str, temperature: float, chunk_size: int) -> None:
+    if weighting not in ("similarity", "uniform"):
+        raise ValueError(f"weighting must be 'similarity' or 'uniform', got {weighting!r}")
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be positive and finite, got {temperature}")
+    if chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1, got {chunk_size}")
+
+
+def _notes_on_zeros(zeros: dict[str, int]) -> list[str]:
+    return [
+        f"{count} {name} rows are all zeros and have similarity 0 to everything"
+        for name, count in zeros.items()
+        if count
+    ]
 
 
 def _unit_rows(x: Float64[np.ndarray, "n d"], device: torch.device | str) -> tuple[Tensor, int]:

@@ -132,14 +132,8 @@ def linear_probe(
         model = _engine(tolerance, max_iter)
         model.C = _c(choice.penalty, train)
         _, notes = _fit(model, train, task.train_y)
-    steps, gradient = int(model.n_iter_[0]), _gradient(model, train, task.train_y, choice.penalty)
-    # The engine also stops where its value no longer falls; the gradient says whether that was it.
-    converged = gradient <= tolerance * (1 + 1e-6)
-    if not converged:
-        notes.append(
-            f"the linear probe did not converge in {steps} steps: the largest gradient component "
-            f"is {gradient:.2g}, the tolerance {tolerance:.2g}"
-        )
+    gradient = _gradient(model, train, task.train_y, choice.penalty)
+    end = _end(int(model.n_iter_[0]), gradient, tolerance)
     settings = {
         "regularisation": choice.penalty,
         "regularisation_grid": penalties,
@@ -147,15 +141,31 @@ def linear_probe(
         "standardised": standardise,
         "tolerance": tolerance,
         "max_iter": max_iter,
-        "converged": converged,
-        "iterations": steps,
-        "gradient_norm": gradient,
+        **end.settings,
         "engine": f"scikit-learn {sklearn.__version__} LogisticRegression (lbfgs)",
     }
-    notes = [*choice.warnings, *notes]
+    notes = [*choice.warnings, *notes, *end.warnings]
     return score(
         task, _class_scores(model, test), probe="linear", settings=settings, warnings=notes
     )
+
+
+class _End(NamedTuple):
+    """How a fit ended, for the result."""
+
+    settings: dict[str, Any]
+    warnings: list[str]
+
+
+def _end(steps: int, gradient: float, tolerance: float) -> _End:
+    # The engine also stops where its value no longer falls; the gradient says whether that was it.
+    converged = gradient <= tolerance * (1 + 1e-6)
+    note = (
+        f"the linear probe did not converge in {steps} steps: the largest gradient component is "
+        f"{gradient:.2g}, the tolerance {tolerance:.2g}"
+    )
+    settings = {"converged": converged, "iterations": steps, "gradient_norm": gradient}
+    return _End(settings, [] if converged else [note])
 
 
 def _checked_grid(grid: Sequence[float]) -> list[float]:

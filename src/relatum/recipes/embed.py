@@ -19,7 +19,7 @@ from ..probes import extract_features
 from ..runs import Run, atomic_write
 from ..settings import POSITIONAL, check_choices, check_seed, choice
 from .images import TrainImages, load_images, read_settings
-from .images.settings import found_device
+from .images.resolve import found_device
 from .inputs import check_run_images, load_run_images, run_encoder
 
 __all__ = ["Embed", "main"]

@@ -31,7 +31,7 @@ from ..probes import (
 from ..runs import Run, RunError
 from ..settings import POSITIONAL, check_choices, choice
 from .images import TrainImages, read_settings, untrained_encoder
-from .images.settings import found_device
+from .images.resolve import found_device
 from .inputs import check_moved, check_run_images, load_run_images, run_encoder
 from .pictures import embedding_map, neighbours
 from .tables import probe_table

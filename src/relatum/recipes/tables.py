@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..report.mi_words import amount, interval_text, verdict
 from ..report.reading import Column, group, open_records
 from ..report.tables import Interval, Row, accuracy_rows, columns, difference_rows, half
 
-__all__ = ["objective_table", "probe_table"]
+__all__ = ["mi_table", "objective_table", "probe_table"]
 
 
 def probe_table(runs: Sequence[Path]) -> RenderableType:
@@ -79,3 +81,41 @@ def _columns(title: str, rows: Sequence[Mapping[str, str]], shown: Mapping[str, 
         # Text, not markup: brackets in a formula are brackets.
         table.add_row(row["name"], *(Text(row[key]) for key in shown))
     return table
+
+
+def mi_table(record: Mapping[str, Any]) -> RenderableType:
+    """Estimates of mutual information side by side, what they are, and warnings below."""
+    estimates = record["estimates"]
+    level = f"{100 * record['level']:g} % interval"
+    title = f"Mutual information, {record['unit']}"
+    table = Table(
+        title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1, 0, 0), pad_edge=False
+    )
+    table.add_column("", no_wrap=True)
+    for head in ("estimate", level, "kind", "ceiling", "p", "gap", "time"):
+        table.add_column(head, justify="left" if head == "kind" else "right", no_wrap=True)
+    for e in estimates:
+        gap = None if e["train_value"] is None else e["train_value"] - e["value"]
+        table.add_row(
+            Text(e["method"], "bold"),
+            amount(e["value"]),
+            interval_text(e),
+            e["kind"],
+            amount(e["ceiling"], 2),
+            amount(e["p_value"]),
+            amount(gap),
+            f"{e['seconds']:.1f} s",
+        )
+    kinds = dict.fromkeys(e["kind"] for e in estimates)
+    left_out = f", {record['dropped']:,} with missing values left out" if record["dropped"] else ""
+    notes = [
+        f"{record['rows']:,} rows{left_out}. The interval covers the noise of the sample, not the "
+        "bias of a method; gap: on trained rows, less the estimate.",
+        *(f"{kind}: {record['kinds'][kind]}" for kind in kinds),
+    ]
+    warnings = [f"warning: {e['method']}: {text}" for e in estimates for text in e["warnings"]]
+    refused = [f"no estimate: {name}: {reason}" for name, reason in record["refused"].items()]
+    texts = [Text(text, "dim") for text in notes]
+    texts += [Text(text) for text in ("", *verdict(record))]
+    texts += [Text(text, "yellow") for text in (*warnings, *refused)]
+    return Group(table, *texts)

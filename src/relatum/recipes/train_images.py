@@ -11,6 +11,7 @@ from rich.console import Console
 from torch import nn
 
 from ..data import POLICIES, Splits
+from ..distributed import Group
 from ..runs import Run, RunError, atomic_write, strict_json
 from ..scores import MovingMoments
 from ..settings import SettingsError, to_yaml
@@ -18,6 +19,7 @@ from ..training import (
     EmbeddingBank,
     Monitor,
     NonFiniteLoss,
+    Place,
     Plan,
     TrainingState,
     build_optimizer,
@@ -33,7 +35,8 @@ from .images.build import (
     load_images,
     read_settings,
 )
-from .images.settings import TrainImages, resolve, steps_per_epoch, total_steps
+from .images.resolve import resolve, steps_per_epoch, total_steps
+from .images.settings import TrainImages
 from .images.step import ContrastiveStep
 
 __all__ = ["TrainImages", "main"]
@@ -66,21 +69,13 @@ def main(
         torch.set_num_threads(settings.threads)
     splits = splits or load_images(settings)
     settings = resolve(settings, len(splits.train))
-    place = join_processes(settings.device)
-    if settings.batch_size < place.group.size:
-        raise ValueError(
-            f"batch_size {settings.batch_size} is the batch of all processes together: it has "
-            f"fewer pairs than there are processes ({place.group.size})"
-        )
+    place = _meet(settings)
     chief = place.group.rank == 0
     console = console if chief else Console(quiet=True)
     if settings.data not in EMBEDDED:
         for note in data_card(splits)["notes"]:
             console.out(f"note: {note}", highlight=False)
-    try:
-        networks = build_networks(settings, place.group)
-    except ValueError as error:  # parts that refuse each other, whatever the images
-        raise SettingsError(str(error)) from None
+    networks = _networks(settings, place.group)
     plan = _plan(settings, len(splits.train))
     step, state = _prepare(settings, networks, splits, place.device)
     if settings.dry_run:
@@ -88,20 +83,13 @@ def main(
         return None
 
     run = _open_run(settings, splits) if chief else Run(settings.out)
-    if settings.resume and run.checkpoint.exists():
-        state.load_state_dict(load_checkpoint(run.checkpoint, device=place.device))
-        if chief:
-            _forget_later_lines(run, state.step)
-    if len(found := set(place.group.rows(state.step))) > 1:
-        raise RunError(
-            f"the processes found checkpoints of different steps {sorted(found)} in {run.path}: "
-            "all of them must see one folder"
-        )
+    if settings.resume:
+        _continue(run, state, place)
     if (run.path / "results" / "training.json").exists():
         done = f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do"
         console.out(done, highlight=False)
         return run
-    nonfinite, began = None, state.step
+    began = state.step
     monitor = Monitor(
         run,
         plan.steps,
@@ -110,6 +98,7 @@ def main(
         tensorboard=bool(settings.tensorboard) and chief,
         console=console,
     )
+    nonfinite = None
     try:
         with monitor:
             train(step, state, plan, run, monitor, place.group)
@@ -120,14 +109,48 @@ def main(
         console.out(f"recorded: {error}", highlight=False)
     if chief:
         outcome = _outcome(run, settings, networks, state, plan, nonfinite)
-        steps = max(1, state.step - began)
-        sent = {kind: count // steps for kind, count in place.group.sent.items()}
-        outcome |= {"processes": place.group.size, "bytes_sent_per_step": sent}
+        outcome |= _exchange(place.group, state.step - began)
         run.write_result("training", "training", outcome)
     if console.is_terminal:
         done = f"trained in {state.seconds:.0f} s; next: relatum probe {run.path}"
         console.out(done, highlight=False)
     return run
+
+
+def _meet(settings: TrainImages) -> Place:
+    place = join_processes(settings.device)
+    if settings.batch_size < place.group.size:
+        raise ValueError(
+            f"batch_size {settings.batch_size} is the batch of all processes together: it has "
+            f"fewer pairs than there are processes ({place.group.size})"
+        )
+    return place
+
+
+def _networks(settings: TrainImages, group: Group) -> Networks:
+    try:
+        return build_networks(settings, group)
+    except ValueError as error:  # parts that refuse each other, whatever the images
+        raise SettingsError(str(error)) from None
+
+
+def _continue(run: Run, state: TrainingState, place: Place) -> None:
+    """Takes over the last checkpoint, if there is one."""
+    if run.checkpoint.exists():
+        state.load_state_dict(load_checkpoint(run.checkpoint, device=place.device))
+        if place.group.rank == 0:
+            _forget_later_lines(run, state.step)
+    if len(found := set(place.group.rows(state.step))) > 1:
+        raise RunError(
+            f"the processes found checkpoints of different steps {sorted(found)} in {run.path}: "
+            "all of them must see one folder"
+        )
+
+
+def _exchange(group: Group, steps: int) -> dict[str, Any]:
+    """How many processes took part, and the bytes that each handed to collectives in a step."""
+    sent = {kind: count // max(1, steps) for kind, count in group.sent.items()}
+    return {"processes": group.size, "bytes_sent_per_step": sent}
 
 
 def _plan(settings: TrainImages, rows: int) -> Plan:

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from ..runs import RunError, atomic_write
 from . import figures, tables, words
+from .drawing import SLOTS
 from .reading import Group, RunRecord, group, last, number, open_records
 
 __all__ = ["render"]
@@ -33,7 +34,7 @@ _WORDS = {
     },
     "levels": {"bad": "alarm", "warn": "warning", "good": "fine"},
     "dashes": ["", "7 3", "3 1.5", "8 3 1.5 3"],
-    "slots": figures.SLOTS,
+    "slots": SLOTS,
 }
 
 

@@ -2,7 +2,16 @@
 
 from .debiased import checked_prior, debiased, debiased_moments
 from .negatives import BothDirections, PooledNegatives
-from .pairings import PAIRINGS, bank, explicit, from_matrix, in_batch, in_batch_symmetric, two_view
+from .pairings import (
+    PAIRINGS,
+    bank,
+    explicit,
+    from_matrix,
+    in_batch,
+    in_batch_symmetric,
+    sampled,
+    two_view,
+)
 from .statistics import Statistics, statistics_of_pairs
 from .streaming import MovingMoments
 
@@ -20,6 +29,7 @@ __all__ = [
     "from_matrix",
     "in_batch",
     "in_batch_symmetric",
+    "sampled",
     "statistics_of_pairs",
     "two_view",
 ]

@@ -46,6 +46,7 @@ __all__ = [
     "from_matrix",
     "in_batch",
     "in_batch_symmetric",
+    "sampled",
     "two_view",
 ]
 
@@ -187,6 +188,16 @@ def from_matrix(scores: Float[Tensor, "n m"]) -> Scores:
     diagonal = torch.eye(len(scores), dtype=torch.bool, device=scores.device)
     dense = Dense(scores, diagonal)
     return Scores(dense.scores.diagonal(), PooledNegatives(dense))
+
+
+def sampled(positives: Float[Tensor, " n"], negatives: Float[Tensor, "n k"]) -> Scores:
+    """Scores given outright: those of n positives, and of k sampled negatives of each anchor.
+
+    Example:
+        >>> sampled(torch.ones(2), torch.zeros(2, 3)).negatives.moments().mean
+        tensor(0.)
+    """
+    return Scores(positives, PooledNegatives(Dense(negatives)))
 
 
 PAIRINGS: dict[str, Callable[..., Scores]] = {

@@ -8,7 +8,8 @@ from .build import (
     trained_encoder,
     untrained_encoder,
 )
-from .settings import TrainImages, resolve
+from .resolve import resolve
+from .settings import TrainImages
 from .step import ContrastiveStep
 
 __all__ = [

@@ -19,7 +19,8 @@ from ...objectives import OBJECTIVES
 from ...runs import Run, RunError
 from ...settings import from_yaml
 from ...training import load_checkpoint
-from .settings import TrainImages, objective_parameters, stored_size
+from .resolve import objective_parameters, stored_size
+from .settings import TrainImages
 
 __all__ = [
     "CRITICS",

@@ -1,41 +1,23 @@
-"""The settings of ``relatum train images`` and how their open values are decided."""
+"""The settings of ``relatum train images``."""
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.util
-import inspect
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import torch
-
-from ...base import MomentObjective
 from ...data import POLICIES
 from ...models import ENCODERS
 from ...objectives import OBJECTIVES
-from ...settings import SettingsError, check_choices, check_seed, choice
+from ...scores import PAIRINGS
+from ...settings import check_choices, check_seed, choice
 from ...training import OPTIMIZERS
 
-__all__ = [
-    "TrainImages",
-    "found_device",
-    "objective_parameters",
-    "resolve",
-    "steps_per_epoch",
-    "stored_size",
-    "total_steps",
-]
-
-SIZES: Final = {"mnist5k": 28, "digits": 16, "cifar10": 32, "cifar100": 32, "stl10": 96}
-PAIRINGS: Final = ("two_view", "in_batch", "in_batch_symmetric")
+__all__ = ["CRITIC_TEMPERATURES", "TrainImages"]
 
 # The critics of Tsai et al. (2021) on CIFAR: RPC scores raw dot products of 128-d batch-normalised
 # projections, divided by 128; the others cosines, divided by 0.5.
-RAW_DOT: Final = ("rpc", "chi2")
 CRITIC_TEMPERATURES: Final = {
     "dot": 128.0,
     "cosine": 0.5,
@@ -243,175 +225,3 @@ class TrainImages:
             raise ValueError("batch_size must be at least 2: one image has no negatives")
         if not 0 < self.test_fraction < 1:
             raise ValueError(f"test_fraction must be between 0 and 1, got {self.test_fraction}")
-
-
-def stored_size(settings: TrainImages) -> int:
-    """Side of the images in pixels, decided."""
-    return settings.image_size or SIZES.get(settings.data.split(":")[0], 64)
-
-
-def steps_per_epoch(settings: TrainImages, rows: int) -> int:
-    """Whole steps in one pass over `rows` training images.
-
-    Raises:
-        ValueError: If they do not fill one step.
-    """
-    images = settings.batch_size * settings.accumulate_steps
-    if rows < images:
-        raise ValueError(
-            f"{rows} training images do not fill one step of batch_size {settings.batch_size} x "
-            f"accumulate_steps {settings.accumulate_steps}; use a smaller batch_size"
-        )
-    return rows // images
-
-
-def total_steps(settings: TrainImages, rows: int) -> int:
-    """Number of updates: ``steps``, or the epochs' worth, at least 1."""
-    return settings.steps or max(1, round(settings.epochs * steps_per_epoch(settings, rows)))
-
-
-def resolve(settings: TrainImages, rows: int) -> TrainImages:
-    """The same settings with every open value decided; this is what ``config.yaml`` holds.
-
-    Args:
-        settings: As given.
-        rows: Number of training images.
-
-    Raises:
-        SettingsError: If settings contradict each other or the number of images.
-    """
-    critic = settings.critic or ("dot" if settings.objective in RAW_DOT else "cosine")
-    images_a_step = settings.batch_size * settings.accumulate_steps
-    rates = {"adamw": 0.003, "lars": images_a_step / 256, "sgd": 0.1 * images_a_step / 256}
-    epochs = total_steps(settings, rows) / steps_per_epoch(settings, rows)
-    resolved = dataclasses.replace(
-        settings,
-        image_size=stored_size(settings),
-        critic=critic,
-        temperature=_default(settings.temperature, CRITIC_TEMPERATURES[critic]),
-        pairing=settings.pairing or _pairing(critic, settings.queue_size),
-        penalty=_default(settings.penalty, 10.0 if settings.objective == "wpc" else None),
-        augmentation=settings.augmentation or _augmentation(settings),
-        learning_rate=_default(settings.learning_rate, rates[settings.optimizer]),
-        warmup_epochs=_default(settings.warmup_epochs, min(10.0, round(epochs / 10, 6))),
-        device=found_device(settings.device),
-        tensorboard=_default(settings.tensorboard, _tensorboard_installed()),
-        **objective_parameters(settings),
-    )
-    _check_together(resolved, rows)
-    return resolved
-
-
-def objective_parameters(settings: TrainImages) -> dict[str, Any]:
-    """The parameters of the objective, given or default.
-
-    Raises:
-        SettingsError: If one is given that the objective does not have.
-    """
-    known = inspect.signature(OBJECTIVES[settings.objective]).parameters
-    for name in ("alpha", "beta", "gamma"):
-        if getattr(settings, name) is not None and name not in known:
-            raise SettingsError(f"objective {settings.objective!r} has no parameter {name}")
-    return {
-        name: _default(getattr(settings, name), parameter.default)
-        for name, parameter in known.items()
-    }
-
-
-def _default(value: Any, default: Any) -> Any:
-    """`value` unless it is None; 0 and False are values."""
-    return default if value is None else value
-
-
-def _pairing(critic: str, queue_size: int) -> str:
-    if queue_size:
-        return "in_batch"
-    return "two_view" if critic in ("dot", "cosine") else "in_batch_symmetric"
-
-
-def _augmentation(settings: TrainImages) -> str:
-    if settings.data.split(":")[0] in ("mnist5k", "digits"):
-        return "digits"
-    return "simclr-cifar" if stored_size(settings) <= 64 else "simclr"
-
-
-def found_device(name: str) -> str:
-    """The device of that name: auto, cpu, cuda or cuda:N.
-
-    Raises:
-        SettingsError: If there is no such device.
-    """
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name != "cpu" and not re.fullmatch(r"cuda(:\d+)?", name):
-        raise SettingsError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
-    if name != "cpu" and not torch.cuda.is_available():
-        raise SettingsError(f"device {name!r}: this machine has no CUDA device; use cpu")
-    return name
-
-
-def _tensorboard_installed() -> bool:
-    return importlib.util.find_spec("tensorboard") is not None
-
-
-def _check_together(settings: TrainImages, rows: int) -> None:
-    """Raises SettingsError where two settings exclude each other."""
-    if settings.critic == "joint" and (settings.temperature or settings.learn_temperature):
-        raise SettingsError("the joint critic has no temperature; leave out --temperature")
-    if settings.penalty is not None and settings.objective != "wpc":
-        raise SettingsError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
-    if (settings.micro_batch_size or 0) > settings.batch_size:
-        raise SettingsError(
-            f"micro_batch_size {settings.micro_batch_size} is larger than batch_size "
-            f"{settings.batch_size}"
-        )
-    _check_moments(settings)
-    _check_debiased(settings)
-    if settings.queue_size and settings.pairing != "in_batch":
-        raise SettingsError(
-            f"a queue replaces the negatives of pairing in_batch, got pairing {settings.pairing!r}"
-        )
-    if settings.queue_size >= rows:
-        raise SettingsError(
-            f"queue_size {settings.queue_size} is not smaller than the training set ({rows} "
-            "images): the queue would hold older copies of the same images"
-        )
-
-
-def _check_moments(settings: TrainImages) -> None:
-    """Raises SettingsError where sums over micro-batches do not say enough."""
-    asked = "moments_only" if settings.moments_only else "moment_decay"
-    if not settings.moments_only and not settings.moment_decay:
-        return
-    if not isinstance(OBJECTIVES[settings.objective](), MomentObjective):
-        raise SettingsError(
-            f"{asked} belongs to rpc and chi2; {settings.objective} needs every score"
-        )
-    if settings.critic == "joint":
-        raise SettingsError(f"{asked} needs a critic that is an inner product; joint is not")
-    if settings.queue_size:
-        raise SettingsError(f"{asked} and a queue exclude each other: leave one out")
-    if settings.micro_batch_size == 1:
-        raise SettingsError(
-            f"{asked} takes its readings from the last micro-batch, and one image has no "
-            "negatives: use a micro_batch_size of 2 or more"
-        )
-
-
-def _check_debiased(settings: TrainImages) -> None:
-    """Raises SettingsError where a debiased batch would have no best loss."""
-    prior = settings.positive_prior
-    if not prior or settings.critic == "cosine" or settings.objective not in ("rpc", "chi2", "js"):
-        return
-    beta, gamma = settings.beta or 0.0, settings.gamma or 0.0
-    if settings.objective == "rpc" and beta > gamma * prior / (1 - prior):
-        return
-    raise SettingsError(
-        f"positive_prior {prior} with {settings.objective} and unbounded scores (critic "
-        f"{settings.critic}) has no best loss: use --critic cosine"
-        + (
-            f", or beta above gamma * prior / (1 - prior) = {gamma * prior / (1 - prior):.4g}"
-            if settings.objective == "rpc"
-            else ""
-        )
-    )

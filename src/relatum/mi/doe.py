@@ -1,0 +1,158 @@
+"""Difference of entropies: two fitted densities instead of one density ratio."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float64
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from .margins import NormalScores
+from .start import Side
+
+__all__ = ["DoE", "Family", "FittedDoE", "fit_doe"]
+
+Family = Literal["gaussian", "logistic"]
+
+_MAX_NORM = 10.0
+_STEPS, _BATCH, _CHECK, _PATIENCE, _RATE, _DECAY = 600, 256, 20, 6, 3e-3, 1e-3
+
+
+class DoE(nn.Module):
+    r"""Two families of densities, :math:`q(y)` and :math:`q(y \mid x)`, products over y's columns.
+
+    .. math:: \hat I = \hat H(Y) - \hat H(Y \mid X)
+              = E_P\Big[\log \frac{q(y \mid x)}{q(y)}\Big]
+
+    Both are of one location-scale family; location and scale given x come from a network of x,
+    those of y alone are free numbers. Each cross-entropy is minimised for itself, and bounds its
+    entropy from above, so the difference is no bound to either side. Columns of y that depend on
+    each other are counted twice: both densities are products.
+
+    Args:
+        dim_x: Columns of x.
+        dim_y: Columns of y.
+        width: Of the two hidden layers.
+        family: "gaussian" or "logistic".
+
+    Raises:
+        ValueError: If the family is unknown.
+
+    References:
+        Formal Limitations on the Measurement of Mutual Information (McAllester & Stratos, 2020),
+        section 4. https://arxiv.org/abs/1811.04251
+
+    Example:
+        >>> DoE(1, 1, 8, "gaussian").log_ratio(torch.zeros(3, 1), torch.zeros(3, 1)).shape
+        torch.Size([3])
+    """
+
+    def __init__(self, dim_x: int, dim_y: int, width: int, family: Family) -> None:
+        super().__init__()
+        if family not in ("gaussian", "logistic"):
+            raise ValueError(f"family must be 'gaussian' or 'logistic', got {family!r}")
+        self.family = family
+        self.free = nn.Parameter(torch.zeros(2 * dim_y))
+        self.network = nn.Sequential(
+            *(nn.Linear(dim_x, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
+            nn.Linear(width, 2 * dim_y),
+        )
+
+    def forward(
+        self, x: Float[Tensor, "n dx"], y: Float[Tensor, "n dy"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """The cross-entropies of y alone and of y given x, in nats."""
+        return self._surprise(y, self.free).mean(), self._surprise(y, self.network(x)).mean()
+
+    def log_ratio(self, x: Float[Tensor, "n dx"], y: Float[Tensor, "n dy"]) -> Float[Tensor, " n"]:
+        """Log q(y_i | x_i) − log q(y_i), in nats."""
+        return self._surprise(y, self.free) - self._surprise(y, self.network(x))
+
+    def _surprise(self, y: Tensor, parameters: Tensor) -> Tensor:
+        location, log_scale = parameters.chunk(2, -1)
+        w = (y - location) * (-log_scale).exp()
+        if self.family == "gaussian":
+            surprise = w.square() / 2 + math.log(2 * math.pi) / 2
+        else:
+            surprise = w + 2 * softplus(-w)
+        return (surprise + log_scale).sum(-1)
+
+
+@dataclass(frozen=True)
+class FittedDoE:
+    """Both densities, fitted; takes columns as they were given to the fit."""
+
+    model: DoE
+    scores_x: NormalScores
+    scores_y: NormalScores
+    notes: tuple[str, ...]
+
+    def log_ratio(self, x: Side, y: Side) -> Float64[np.ndarray, " n"]:
+        """Log q(y_i | x_i) − log q(y_i); normal scores of y have one Jacobian in both."""
+        with torch.no_grad():
+            values = self.model.log_ratio(_tensor(self.scores_x(x)), _tensor(self.scores_y(y)))
+        return values.double().numpy()
+
+
+def fit_doe(
+    x: Side,
+    y: Side,
+    *,
+    valid: tuple[Side, Side],
+    family: Family = "gaussian",
+    seed: int = 0,
+    width: int = 64,
+    steps: int = _STEPS,
+) -> FittedDoE:
+    """Minimises both cross-entropies, and stops where those of the validation rows do.
+
+    Args:
+        x: Rows of x.
+        y: Rows of y.
+        valid: Rows outside of these.
+        family: "gaussian" or "logistic".
+        seed: Of weights and batches.
+        width: Of the two hidden layers.
+        steps: Updates at most.
+    """
+    margins = NormalScores.fit(x), NormalScores.fit(y)
+    tx, ty = _tensor(margins[0](x)), _tensor(margins[1](y))
+    held = _tensor(margins[0](valid[0])), _tensor(margins[1](valid[1]))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = DoE(x.shape[1], y.shape[1], width, family)
+    optimizer = torch.optim.AdamW(model.parameters(), _RATE, weight_decay=_DECAY)
+    random = np.random.default_rng(seed)
+    best, worse, best_step, step = math.inf, 0, 0, 0
+    state = copy.deepcopy(model.state_dict())
+    for step in range(1, steps + 1):
+        rows = random.permutation(len(x))[:_BATCH]
+        loss: Tensor = sum(model(tx[rows], ty[rows]))  # type: ignore[assignment]
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), _MAX_NORM)
+        optimizer.step()
+        if step % _CHECK == 0:
+            with torch.no_grad():
+                value = float(sum(model(*held)))
+            if value < best:
+                best, worse, best_step = value, 0, step
+                state = copy.deepcopy(model.state_dict())
+            else:
+                worse += 1
+        if worse >= _PATIENCE:
+            break
+    model.load_state_dict(state)
+    late = step == steps and best_step > steps - 2 * _CHECK
+    notes = (f"not converged: validation still improved at the last of {steps} steps",) * late
+    return FittedDoE(model, *margins, notes)
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values).float()

@@ -1,0 +1,269 @@
+"""Fitting a critic to pairs, so that its log density ratio can be read on other pairs."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, get_args
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor, nn
+
+from ..base import Objective
+from ..critics import JointMLP, TwoTower
+from ..objectives import RPC
+from ..scores import sampled
+from .fitted import FittedCritic, Prepared, log_ratios
+from .links import Link, link_of
+from .margins import NormalScores
+from .objectives import TUBA, Baselined
+from .start import Side, Start
+
+__all__ = ["CRITICS", "CriticName", "Training", "fit_critic"]
+
+CriticName = Literal["residual", "joint", "separable", "kernel"]
+CRITICS: Final = get_args(CriticName)
+
+DEFAULT_OBJECTIVE: Final = RPC(1.0, 0.05, 1.0)
+
+_ALL_PAIRS: Final = 512  # validation rows of which all pairs are scored
+_MAX_NORM: Final = 10.0  # of a gradient: exponentials of scores can explode in a single step
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a critic is trained.
+
+    Attributes:
+        width: Width of the two hidden layers.
+        learning_rate: Of AdamW.
+        weight_decay: Of AdamW.
+        batch_size: Pairs in a step.
+        negatives: Other rows of the batch that each x is paired with, by shifts.
+        steps: Updates at most.
+        check_every: Updates between looks at the validation rows.
+        patience: Looks without a better value before training ends.
+    """
+
+    width: int = 64
+    learning_rate: float = 3e-3
+    weight_decay: float = 1e-3
+    batch_size: int = 256
+    negatives: int = 8
+    steps: int = 600
+    check_every: int = 20
+    patience: int = 6
+
+    def __post_init__(self) -> None:
+        """Checks the numbers."""
+        for name in ("width", "batch_size", "negatives", "steps", "check_every", "patience"):
+            if getattr(self, name) < (2 if name == "batch_size" else 1):
+                least = 2 if name == "batch_size" else 1
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
+
+
+def fit_critic(
+    x: Side,
+    y: Side,
+    *,
+    valid: tuple[Side, Side],
+    objective: Objective = DEFAULT_OBJECTIVE,
+    critic: CriticName = "residual",
+    seed: int = 0,
+    **training: float,
+) -> FittedCritic:
+    """Fits a critic by an objective, and stops where the validation rows say so.
+
+    Columns become normal scores first. Then, by `critic`:
+
+    * ``"residual"``: a joint network that is added to a start in closed form (:class:`Start`) and
+      is 0 at first, so it says something only where the validation rows agree;
+    * ``"joint"``: the network alone, from random weights;
+    * ``"separable"``: an inner product of one network of x and one of y;
+    * ``"kernel"``: the start alone, without training.
+
+    Args:
+        x: One side, (n, dx).
+        y: The other side.
+        valid: Rows outside of these, that choose the start's shares and the best step.
+        objective: Of :mod:`relatum.objectives` or :mod:`relatum.mi.objectives`; RPC with
+            β/γ = 0.05 by default.
+        critic: One of the above.
+        seed: Of weights and batches.
+        training: Fields of :class:`Training`, by name.
+
+    Raises:
+        ValueError: If a name or number is out of range, or there are fewer than 10 rows.
+        ArithmeticError: If the objective is not finite on the validation rows at the start already.
+    """
+    if critic not in CRITICS:
+        raise ValueError(f"critic must be one of {', '.join(CRITICS)}, got {critic!r}")
+    plan = _plan(training)
+    margins = NormalScores.fit(x), NormalScores.fit(y)
+    train = Prepared.of(margins[0](x), margins[1](y))
+    link = link_of(objective)
+    judge = _Judge(objective, link, Prepared.of(margins[0](valid[0]), margins[1](valid[1])))
+    start = None
+    if critic in ("residual", "kernel"):
+        start = Start.fit(
+            train.x, train.y, judge.few, value=judge.of_matrix, objective=objective, seed=seed
+        )
+    if critic == "kernel":
+        return FittedCritic(objective, link, *margins, start, None, 0, 0, ())
+    network = _network(critic, objective, plan.width, train, seed)
+    end = _train(network, start, judge, train, plan, seed)
+    return FittedCritic(
+        objective, link, *margins, start, network, end.steps, end.best_step, end.notes
+    )
+
+
+def _plan(training: dict[str, Any]) -> Training:
+    known = Training.__dataclass_fields__
+    for name in training:
+        if name not in known:
+            raise ValueError(f"unknown option {name!r}; known are critic, {', '.join(known)}")
+    return Training(**training)
+
+
+class _Judge:
+    """The objective on the validation rows, in evaluation and without gradient.
+
+    Each row is paired with all others up to 512 rows, and with 64 shifts of them beyond.
+    """
+
+    def __init__(self, objective: Objective, link: Link, held: Prepared) -> None:
+        self.objective, self.link, self.held = objective, link, held
+        n = len(held.x)
+        shifts = np.arange(n) if n <= _ALL_PAIRS else np.linspace(0, n - 1, 65).astype(int)
+        self.columns = (np.arange(n)[:, None] + shifts) % n
+
+    @property
+    def few(self) -> tuple[Side, Side]:
+        """Validation rows so few that all their pairs fit into one matrix."""
+        return self.held.x[:_ALL_PAIRS], self.held.y[:_ALL_PAIRS]
+
+    def of_matrix(self, logs: Float64[np.ndarray, "m m"]) -> float:
+        """At the log ratios of all pairs of the few."""
+        n = len(logs)
+        shifted = (np.arange(n)[:, None] + np.arange(n)) % n
+        return self._value(torch.from_numpy(np.take_along_axis(logs, shifted, 1)))
+
+    def __call__(self, start: Start | None, network: nn.Module) -> float:
+        """At start and network together."""
+        rows = np.arange(len(self.columns))
+        with torch.no_grad():
+            return self._value(log_ratios(start, network, self.held, rows, self.columns))
+
+    def _value(self, logs: Tensor) -> float:
+        scores = self.link(logs)
+        quiet = copy.deepcopy(self.objective)
+        if isinstance(quiet, nn.Module):
+            quiet.eval()
+        return float(quiet(sampled(scores[:, 0], scores[:, 1:])))
+
+
+class _End(NamedTuple):
+    steps: int
+    best_step: int
+    notes: tuple[str, ...]
+
+
+def _network(
+    critic: CriticName, objective: Objective, width: int, sides: Prepared, seed: int
+) -> nn.Module:
+    dx, dy = sides.tensor_x.shape[1], sides.tensor_y.shape[1]
+    # The caller's stream of random numbers stays where it is.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        if critic == "separable":
+            network: nn.Module = TwoTower(dx, dy, hidden=(width, width), dim=width)
+        else:
+            network = JointMLP(dx, dy, hidden=(width, width))
+        if critic == "residual":
+            last = network.rest[-1]
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+        if isinstance(objective, TUBA):
+            baseline = nn.Linear(dy, 1)
+            nn.init.zeros_(baseline.weight)
+            nn.init.zeros_(baseline.bias)
+            network = Baselined(network, baseline)
+    return network
+
+
+def _train(
+    network: nn.Module,
+    start: Start | None,
+    judge: _Judge,
+    train: Prepared,
+    plan: Training,
+    seed: int,
+) -> _End:
+    """Steps until the validation value rises no more; leaves the network at its best."""
+    optimizer = torch.optim.AdamW(
+        network.parameters(), plan.learning_rate, weight_decay=plan.weight_decay
+    )
+    best, best_step, worse, lost, step = judge(start, network), 0, 0, 0, 0
+    state = copy.deepcopy(network.state_dict())
+    for step, (rows, columns) in enumerate(_batches(len(train.x), plan, seed), 1):
+        scores = judge.link(log_ratios(start, network, train, rows, columns))
+        loss = -judge.objective(sampled(scores[:, 0], scores[:, 1:]))
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(network.parameters(), _MAX_NORM)
+        if not torch.isfinite(norm):
+            lost += 1
+        else:
+            optimizer.step()
+        if step % plan.check_every == 0:
+            value = judge(start, network)
+            if value > best or not math.isfinite(best):
+                best, best_step, worse = value, step, 0
+                state = copy.deepcopy(network.state_dict())
+            else:
+                worse += 1
+        if worse >= plan.patience:
+            break
+    network.load_state_dict(state)
+    return _End(step, best_step, _notes(best, best_step, step, lost, plan))
+
+
+def _notes(best: float, best_step: int, steps: int, lost: int, plan: Training) -> tuple[str, ...]:
+    notes = []
+    if not math.isfinite(best):
+        notes.append(
+            "the objective was never finite on the validation rows: the value means nothing"
+        )
+    if lost:
+        notes.append(
+            f"{lost} of {steps} steps had a gradient that was not finite and were left out"
+        )
+    if steps == plan.steps and best_step > steps - 2 * plan.check_every:
+        notes.append(
+            f"not converged: the validation value still rose at the last of {steps} steps; raise steps"
+        )
+    return tuple(notes)
+
+
+def _batches(
+    n: int, plan: Training, seed: int
+) -> Iterator[tuple[Int64[np.ndarray, " b"], Int64[np.ndarray, "b k"]]]:
+    """Rows of each step, and with each its own column and those of some shifts of the batch."""
+    random = np.random.default_rng(seed)
+    size = min(plan.batch_size, n)
+    for step in range(plan.steps):
+        place = step % (n // size)
+        if place == 0:
+            order = random.permutation(n)
+        rows = order[place * size : (place + 1) * size]
+        shifts = random.permutation(size - 1)[: plan.negatives] + 1
+        shifts = np.concatenate([[0], shifts])
+        yield rows, rows[(np.arange(size)[:, None] + shifts) % size]
