@@ -118,9 +118,14 @@ class FittedCritic:
         rows = np.arange(len(x))
         return self._pairs(self.prepared(x, y), (rows[:, None] + shifts) % len(x))
 
+    @property
+    def gaussian_share(self) -> float:
+        """How much of :meth:`gaussian_log_ratio` the log ratio contains."""
+        return 0.0 if self.start is None else self.start.shares[0]
+
     def gaussian_log_ratio(self, x: Side, y: Side) -> Float64[np.ndarray, " n"]:
-        """The Gaussian part of the start, alone; 0 where it has no share."""
-        if self.start is None or self.start.shares[0] == 0:
+        """The Gaussian ratio of the start, alone and whole; 0 without a start."""
+        if self.start is None:
             return np.zeros(len(x))
         return self.start.gaussian.log_ratio(self.scores_x(x), self.scores_y(y))
 

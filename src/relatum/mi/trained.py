@@ -47,6 +47,7 @@ class _Fold(NamedTuple):
     reading: Reading
     train_value: float
     shifted: Float64[np.ndarray, " b"]  # mean log ratio in the true order, then by shifts
+    share: float
     gaussian: Float64[np.ndarray, " m"]
     notes: tuple[str, ...]
 
@@ -69,15 +70,14 @@ def cross_fitted(
     of their order (a random one, unless rows are a series); shifts also give the p-value: under
     independence, positives are exchangeable with any of them.
 
-    Where the start of an RPC critic has a Gaussian part that is clearly worth something on new
-    rows, that part is not read but known in closed form:
+    The start of an RPC critic holds a share s of a Gaussian log ratio. Where that ratio is clearly
+    worth something on new rows, its mean is not read but known in closed form:
 
-    .. math:: \hat I = \hat I_G + E_P\big[\log \hat r - \log \hat r_G\big]
+    .. math:: \hat I = E_P\big[\log \hat r - s \log \hat r_G\big] + s \hat I_G
 
-    with :math:`\hat I_G` the unbiased Gaussian estimate from the normal scores of all rows. The
-    identity holds for the true ratios whatever the law, since :math:`E_P \log r_G` depends on
-    second moments alone; it saves the loss of a Gaussian fit to few rows, about
-    :math:`d_x d_y / 2n` nats.
+    with :math:`\hat I_G` the unbiased Gaussian estimate from the normal scores of all rows. For the
+    true ratios this is an identity whatever the law, since :math:`E_P \log r_G` depends on second
+    moments alone; it saves the loss of a Gaussian fit to few rows, about :math:`d_x d_y / 2n` nats.
 
     Args:
         x: One side.
@@ -91,14 +91,15 @@ def cross_fitted(
         options: Of the fit, by name; ``alpha``, ``beta``, ``gamma`` for rpc, ``tau`` for smile.
     """
     terms, pointwise = np.empty(len(x)), np.full(len(x), math.nan)
-    part, folds = np.zeros(len(x)), []
+    share, part, folds = np.zeros(len(x)), np.zeros(len(x)), []
     fit = _fitter(method, options)
     for index, split in enumerate(splits):
         if progress is not None:
             progress(index, len(splits))
         fold = _fold(x, y, split, fit, seed + index, permutations, ordered)
         folds.append(fold)
-        terms[split.test], part[split.test] = fold.reading.terms, fold.gaussian
+        terms[split.test] = fold.reading.terms
+        share[split.test], part[split.test] = fold.share, fold.gaussian
         if fold.reading.pointwise is not None:
             pointwise[split.test] = fold.reading.pointwise
     if progress is not None:
@@ -112,7 +113,7 @@ def cross_fitted(
         ceiling=_lowest([fold.reading.ceiling for fold in folds]),
         notes=_gathered([(*fold.reading.notes, *fold.notes) for fold in folds]),
     )
-    reading = _in_closed_form(reading, x, y, part)
+    reading = _in_closed_form(reading, x, y, share, part)
     p_value, count = _p_value(folds, splits)
     train = float(np.mean([fold.train_value for fold in folds]))
     return CrossFit(reading, train, p_value, count)
@@ -157,10 +158,10 @@ def _fold(
         terms=reading.terms[back],
         pointwise=None if reading.pointwise is None else reading.pointwise[back],
     )
-    part = np.zeros(len(test))
+    share, part = 0.0, np.zeros(len(test))
     if how is not None and how.plug_in and isinstance(fitted, FittedCritic):
-        part = fitted.gaussian_log_ratio(x[test], y[test])
-    return _Fold(reading, on_train.value, shifted, part, fitted.notes)
+        share, part = fitted.gaussian_share, fitted.gaussian_log_ratio(x[test], y[test])
+    return _Fold(reading, on_train.value, shifted, share, part, fitted.notes)
 
 
 def _read(
@@ -189,16 +190,18 @@ def _read(
     return how.read(positives, negatives, candidates), means
 
 
-def _in_closed_form(reading: Reading, x: Side, y: Side, part: np.ndarray) -> Reading:
+def _in_closed_form(
+    reading: Reading, x: Side, y: Side, share: np.ndarray, part: np.ndarray
+) -> Reading:
     """The Gaussian part of log r̂ replaced by its unbiased estimate, where it is worth it."""
     error = part.std(ddof=1) / math.sqrt(len(part))
-    if not part.mean() > _CLEAR * error > 0:
+    if not (share.any() and part.mean() > _CLEAR * error):
         return reading
     try:
         whole = gaussian(NormalScores.fit(x)(x), NormalScores.fit(y)(y))
     except ValueError:  # too few rows for the columns, or columns that depend on each other
         return reading
-    terms = reading.terms - part + whole.terms
+    terms = reading.terms + share * (whole.terms - part)
     return replace(
         reading,
         value=float(terms.mean()),
