@@ -9,12 +9,13 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ...mi import METHODS, estimate_mi
 from ...mi.tasks import TASKS
 from ...runs import atomic_write, strict_json
 from ...settings import check_choices, check_seed, choice, unknown
 from .cells import Estimator, finish
 from .page import CONSISTENCY_HEAD, HEAD, consistency_rows, page, rows, table
-from .plan import METHODS, PRESETS, plan
+from .plan import PRESETS, plan
 from .summary import Consistency, Summary, consistency, summarise
 
 __all__ = ["MIBenchmark", "main"]
@@ -67,7 +68,7 @@ class MIBenchmark:
 
 
 def main(
-    settings: MIBenchmark, console: Console | None = None, *, estimate: Estimator | None = None
+    settings: MIBenchmark, console: Console | None = None, *, estimate: Estimator = estimate_mi
 ) -> Path:
     """Runs what is missing, prints the tables, and returns the path of the page.
 
@@ -90,7 +91,7 @@ def main(
         settings.seed,
     )
     jobs = settings.jobs or os.cpu_count() or 1
-    records = finish(cells, settings.out, estimate or _estimate_mi(), jobs, console)
+    records = finish(cells, settings.out, estimate, jobs, console)
     summaries: list[Summary] = []
     found: list[Consistency] = []
     if settings.preset == "self-consistency":
@@ -105,12 +106,6 @@ def main(
     atomic_write(path.with_suffix(".json"), strict_json(numbers, indent=1).encode() + b"\n")
     console.out(f"page: {path}", highlight=False)
     return path
-
-
-def _estimate_mi() -> Estimator:
-    from ...mi.estimate import estimate_mi
-
-    return estimate_mi
 
 
 def _names(what: str, text: str | None, known: Iterable[str]) -> tuple[str, ...] | None:

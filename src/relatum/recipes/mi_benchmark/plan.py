@@ -8,16 +8,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from ...mi.methods import METHODS, READERS
 from ...mi.tasks import CORE, TASKS, THREE, VARIANTS, Task
 
-__all__ = ["METHODS", "PRESETS", "Cell", "plan"]
-
-COUNTING: Final = ("histogram", "discrete", "mixed")
-UNTRAINED: Final = ("ksg", "gaussian", *COUNTING)
-METHODS: Final = (
-    *("rpc", "cpc", "nwj", "dv", "mine", "js", "smile", "tuba", "doe", "doe-logistic", "chi2"),
-    *UNTRAINED,
-)
+__all__ = ["PRESETS", "Cell", "plan"]
 
 # Three tasks of the kind that a counting method is made for.
 _OWN_THREE: Final = {
@@ -29,8 +23,8 @@ _SEVERAL_COLUMNS: Final = ("gaussian-dense-5x5", "cubic-2x2")
 
 PRESETS: Final[dict[str, tuple[str, ...]]] = {
     "quick": ("ksg", "gaussian", "rpc"),
-    "coverage": METHODS,
-    "full": METHODS,
+    "coverage": tuple(METHODS),
+    "full": tuple(METHODS),
     "self-consistency": ("ksg", "gaussian", "rpc"),
 }
 """The presets, and the methods that each runs."""
@@ -112,5 +106,5 @@ def _suits(method: str, task: Task) -> bool:
 
 def _repeats(preset: str, method: str) -> int:
     if preset in ("coverage", "full"):
-        return 100 if method in UNTRAINED else 40 if method == "rpc" else 10
-    return 10 if method in UNTRAINED else 2
+        return 100 if method in READERS else 40 if method == "rpc" else 10
+    return 10 if method in READERS else 2

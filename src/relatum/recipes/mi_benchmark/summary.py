@@ -33,6 +33,7 @@ class Summary:
         sd: Standard deviation of the estimates; NaN for one.
         rmse: :math:`\sqrt{\overline{(\hat I - I)^2}}`.
         covered: How many intervals hold I.
+        centred: How many intervals hold the mean of the estimates: the coverage without the bias.
         half_width: Mean half width of the intervals.
         seconds: Median processor time of one estimate.
     """
@@ -46,6 +47,7 @@ class Summary:
     sd: float = math.nan
     rmse: float = math.nan
     covered: int = 0
+    centred: int = 0
     half_width: float = math.nan
     seconds: float = math.nan
 
@@ -84,19 +86,25 @@ def _summary(method: str, task: str, group: list[Record]) -> Summary:
     if not good:
         return empty
     values = [record["value"] for record in good]
+    mean = fmean(values)
     return Summary(
         method,
         task,
         truth,
         n=empty.n,
         failed=empty.failed,
-        mean=fmean(values),
+        mean=mean,
         sd=stdev(values) if len(values) > 1 else math.nan,
         rmse=math.sqrt(fmean((value - truth) ** 2 for value in values)),
-        covered=sum(record["low"] <= truth <= record["high"] for record in good),
+        covered=_holding(good, truth),
+        centred=_holding(good, mean),
         half_width=fmean(map(_half, good)),
         seconds=median(record["seconds"] for record in good),
     )
+
+
+def _holding(records: Iterable[Record], value: float) -> int:
+    return sum(record["low"] <= value <= record["high"] for record in records)
 
 
 def _half(record: Record) -> float:
