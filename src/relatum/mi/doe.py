@@ -91,6 +91,7 @@ class FittedDoE:
     model: DoE
     scores_x: NormalScores
     scores_y: NormalScores
+    axes: Float64[np.ndarray, "dy k"]
     notes: tuple[str, ...]
 
     def log_ratio(self, x: Side, y: Side) -> Float64[np.ndarray, " n"]:
@@ -112,6 +113,9 @@ def fit_doe(
 ) -> FittedDoE:
     """Minimises both cross-entropies, and stops where those of the validation rows do.
 
+    Normal scores of y are first turned to the canonical variables of y and x. These are
+    uncorrelated, alone and given x, so products of densities lose nothing on Gaussian data.
+
     Args:
         x: Rows of x.
         y: Rows of y.
@@ -122,18 +126,19 @@ def fit_doe(
         steps: Updates at most.
     """
     margins = NormalScores.fit(x), NormalScores.fit(y)
-    tx, ty = _tensor(margins[0](x)), _tensor(margins[1](y))
-    held = _tensor(margins[0](valid[0])), _tensor(margins[1](valid[1]))
+    axes = _canonical_axes(margins[0](x), margins[1](y))
+    tx, ty = _tensor(margins[0](x)), _tensor(margins[1](y) @ axes)
+    held = _tensor(margins[0](valid[0])), _tensor(margins[1](valid[1]) @ axes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = DoE(x.shape[1], y.shape[1], width, family)
+        model = DoE(x.shape[1], axes.shape[1], width, family)
     optimizer = torch.optim.AdamW(model.parameters(), _RATE, weight_decay=_DECAY)
     random = np.random.default_rng(seed)
     best, worse, best_step, step = math.inf, 0, 0, 0
     state = copy.deepcopy(model.state_dict())
     for step in range(1, steps + 1):
         rows = random.permutation(len(x))[:_BATCH]
-        loss: Tensor = sum(model(tx[rows], ty[rows]))  # type: ignore[assignment]
+        loss: Tensor = sum(model(tx[rows], ty[rows]))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), _MAX_NORM)
@@ -151,7 +156,17 @@ def fit_doe(
     model.load_state_dict(state)
     late = step == steps and best_step > steps - 2 * _CHECK
     notes = (f"not converged: validation still improved at the last of {steps} steps",) * late
-    return FittedDoE(model, *margins, notes)
+    return FittedDoE(model, *margins, axes, notes)
+
+
+def _canonical_axes(x: Side, y: Side) -> Float64[np.ndarray, "dy k"]:
+    """All directions of y that vary, whitened, the most correlated with x first."""
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    of_x, of_y = np.linalg.svd(x, full_matrices=False), np.linalg.svd(y, full_matrices=False)
+    known = of_y.S > len(y) * np.finfo(float).eps * of_y.S.max(initial=1e-300)
+    turned = np.linalg.svd((of_x.U.T @ of_y.U[:, known]).T).U
+    axes: np.ndarray = math.sqrt(len(y)) * (of_y.Vh[known].T / of_y.S[known]) @ turned
+    return axes
 
 
 def _tensor(values: np.ndarray) -> Tensor:

@@ -45,7 +45,7 @@ def estimate_mi(
     progress: Progress | None = None,
     **options: Any,
 ) -> MIEstimate:
-    r"""Mutual information :math:`I(X; Y) = E_P \log \frac{p(x, y)}{p(x) p(y)}` of two sets of columns.
+    r"""Mutual information of two sets of columns, :math:`I = E_P \log \frac{p(x, y)}{p(x) p(y)}`.
 
     Trained methods are cross-fitted: each row is read by a critic that was trained on other rows
     and stopped by yet others, so the value is of held-out rows and uses every row once. Nothing is
@@ -206,9 +206,7 @@ def _trained(sides: Sides, how: _How, seeds: int, progress: Progress | None) -> 
         readings[0],
         value=float(np.mean(values)),
         terms=np.mean([one.terms for one in readings], 0),
-        pointwise=None
-        if readings[0].pointwise is None
-        else np.mean([one.pointwise for one in readings], 0),
+        pointwise=_mean_of([one.pointwise for one in readings]),
         notes=tuple(dict.fromkeys(note for one in readings for note in one.notes)),
         settings={**readings[0].settings, "folds": len(splits), "seeds": seeds},
     )
@@ -217,12 +215,19 @@ def _trained(sides: Sides, how: _How, seeds: int, progress: Progress | None) -> 
                                spread / math.sqrt(seeds)))  # fmt: skip
         reading = replace(reading, standard_error=error)
     p_values = [one.p_value for one in found if one.p_value is not None]
-    # Twice the mean of dependent p-values is one again (Rüschendorf 1982); one alone stays.
-    p_value = (
-        min(1.0, (2 if len(p_values) > 1 else 1) * float(np.mean(p_values))) if p_values else None
-    )
+    p_value = _combined(p_values) if p_values else None
     train = float(np.mean([one.train_value for one in found]))
     return _Found(reading, _no_p(how), p_value, found[0].permutations, train, spread)
+
+
+def _mean_of(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    known = [array for array in arrays if array is not None]
+    return np.mean(known, axis=0) if known else None
+
+
+def _combined(p_values: list[float]) -> float:
+    """One stays; twice the mean of dependent ones is a p-value again (Rüschendorf, 1982)."""
+    return p_values[0] if len(p_values) == 1 else min(1.0, 2 * float(np.mean(p_values)))
 
 
 def _stepper(progress: Progress | None, turn: int, seeds: int) -> Progress | None:

@@ -46,7 +46,8 @@ def log_ratios(
     """u(x_i, y_j) for rows i and their columns j: what the start says, and the network on top."""
     if network is None:
         return begun
-    return begun + network(sides.tensor_x[rows][:, None], sides.tensor_y[columns])
+    added: Tensor = network(sides.tensor_x[rows][:, None], sides.tensor_y[columns])
+    return begun + added
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
-from ..base import Objective
+from ..base import Critic, Objective
 from ..critics import JointMLP, TwoTower
 from ..objectives import RPC
 from ..scores import sampled
@@ -27,6 +27,8 @@ __all__ = ["CRITICS", "CriticName", "Training", "fit_critic"]
 
 CriticName = Literal["residual", "joint", "separable", "kernel"]
 CRITICS: Final = get_args(CriticName)
+
+Network = JointMLP | TwoTower | Baselined
 
 DEFAULT_OBJECTIVE: Final = RPC(1.0, 0.05, 1.0)
 
@@ -157,7 +159,7 @@ class _Judge:
         shifted = (np.arange(n)[:, None] + np.arange(n)) % n
         return self._value(torch.from_numpy(np.take_along_axis(logs, shifted, 1)))
 
-    def __call__(self, begun: Tensor, network: nn.Module) -> float:
+    def __call__(self, begun: Tensor, network: Network) -> float:
         """At the network on top of what :meth:`begun` says."""
         with torch.no_grad():
             return self._value(log_ratios(begun, network, self.held, self.rows, self.columns))
@@ -182,29 +184,38 @@ class _End(NamedTuple):
 
 def _network(
     critic: CriticName, objective: Objective, width: int, sides: Prepared, seed: int
-) -> nn.Module:
+) -> Network:
     dx, dy = sides.tensor_x.shape[1], sides.tensor_y.shape[1]
     # The caller's stream of random numbers stays where it is.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        network: JointMLP | TwoTower
         if critic == "separable":
-            network: nn.Module = TwoTower(dx, dy, hidden=(width, width), dim=width)
+            network = TwoTower(_tower(dx, width), _tower(dy, width))
         else:
             network = JointMLP(dx, dy, hidden=(width, width))
-        if critic == "residual":
-            last = network.rest[-1]
-            nn.init.zeros_(last.weight)
-            nn.init.zeros_(last.bias)
+            if critic == "residual":
+                _to_zero(network.rest[-1])
         if isinstance(objective, TUBA):
-            baseline = nn.Linear(dy, 1)
-            nn.init.zeros_(baseline.weight)
-            nn.init.zeros_(baseline.bias)
-            network = Baselined(network, baseline)
+            return Baselined(cast(Critic, network), _to_zero(nn.Linear(dy, 1)))
     return network
 
 
+def _tower(dim: int, width: int) -> nn.Sequential:
+    return nn.Sequential(
+        *(nn.Linear(dim, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
+        nn.Linear(width, width),
+    )
+
+
+def _to_zero(layer: nn.Module) -> nn.Module:
+    for parameter in layer.parameters():
+        nn.init.zeros_(parameter)
+    return layer
+
+
 def _train(
-    network: nn.Module,
+    network: Network,
     start: Start | None,
     judge: _Judge,
     train: Prepared,
@@ -222,7 +233,7 @@ def _train(
         scores = judge.link(log_ratios(begun(rows, columns), network, train, rows, columns))
         loss = -judge.objective(sampled(scores[:, 0], scores[:, 1:]))
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(network.parameters(), _MAX_NORM)
         if not torch.isfinite(norm):
             lost += 1
@@ -253,7 +264,8 @@ def _notes(best: float, best_step: int, steps: int, lost: int, plan: Training) -
         )
     if steps == plan.steps and best_step > steps - 2 * plan.check_every:
         notes.append(
-            f"not converged: the validation value still rose at the last of {steps} steps; raise steps"
+            f"not converged: the validation value still rose at the last of {steps} steps; "
+            "raise steps"
         )
     return tuple(notes)
 

@@ -26,7 +26,7 @@ from .ksg import ksg
 from .objectives import MINE, SMILE, TUBA
 from .reading import Reading
 
-__all__ = ["DOE", "METHODS", "READERS", "TRAINED", "Trained"]
+__all__ = ["DOE", "METHODS", "READERS", "RPC_DEFAULT", "TRAINED", "Trained"]
 
 Logs = Float64[np.ndarray, "n k"]
 
@@ -58,8 +58,10 @@ def _nwj(positives: Any, negatives: Any, candidates: Any) -> Reading:
     return influence_nwj(positives + 1, negatives + 1, candidates)
 
 
+RPC_DEFAULT: Final = {"alpha": 1.0, "beta": 0.05, "gamma": 1.0}
+
 TRAINED: Final[dict[str, Trained]] = {
-    "rpc": Trained(lambda: RPC(1.0, 0.05, 1.0), _mean_log_ratio, True),
+    "rpc": Trained(lambda: RPC(**RPC_DEFAULT), _mean_log_ratio, True),
     "cpc": Trained(CPC, influence_cpc, False),
     "nwj": Trained(NWJ, _nwj, False),
     "dv": Trained(DV, influence_dv, False),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -112,7 +113,7 @@ def _stretches(n: int, folds: int, valid_fraction: float, gap: int) -> list[Spli
         raise ValueError(f"block_length must be at least 1, got {gap}")
     ends = np.linspace(0, n, folds + 1).round().astype(int)
     splits = []
-    for first, last in zip(ends, ends[1:], strict=False):
+    for first, last in pairwise(ends.tolist()):
         rows = np.arange(n)
         rest = rows[(rows < first - gap) | (rows >= last + gap)]
         count = int(valid_fraction * len(rest))

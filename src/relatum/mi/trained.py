@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
+from ..objectives import RPC
 from .doe import FittedDoE, fit_doe
 from .fitted import FittedCritic
 from .fitting import fit_critic
 from .gaussian import gaussian
 from .influence import influence_plug_in
 from .margins import NormalScores
-from .methods import DOE, TRAINED, Trained
+from .methods import DOE, RPC_DEFAULT, TRAINED, Trained
 from .reading import Reading
 from .splits import Split
 from .start import Side
@@ -131,12 +132,14 @@ def _fitter(method: str, options: dict[str, Any]) -> _Fit:
 
         return fit_both
     how = TRAINED[method]
-    weights = {name: options.pop(name) for name in ("alpha", "beta", "gamma") if name in options}
+    weights: dict[str, Any] = {
+        name: options.pop(name) for name in ("alpha", "beta", "gamma") if name in options
+    }
     if weights and method != "rpc":
         raise ValueError(f"{', '.join(weights)} belong to rpc; method {method!r} has none")
 
     def fit_one(x: Side, y: Side, valid: Any, seed: int) -> tuple[FittedCritic, Trained]:
-        objective = replace(how.objective(), **weights) if weights else how.objective()
+        objective = RPC(**(RPC_DEFAULT | weights)) if weights else how.objective()
         return fit_critic(x, y, valid=valid, objective=objective, seed=seed, **options), how
 
     return fit_one
