@@ -74,7 +74,8 @@ def estimate_mi(
         options: Of the method: ``k`` for ksg and mixed, ``bins`` for histogram, ``correction`` for
             discrete; ``critic`` ("residual", "joint", "separable", "kernel"), ``width``, ``steps``,
             ``negatives``, ``batch_size``, ``learning_rate``, ... for critics
-            (:class:`relatum.mi.Training`); ``alpha``, ``beta``, ``gamma`` for rpc.
+            (:class:`relatum.mi.Training`); ``alpha``, ``beta``, ``gamma``, ``form``, ``readout``
+            and ``outside`` for rpc (:func:`relatum.mi.methods.relative_method`).
 
     Returns:
         The estimate, its kind, interval, p-value and warnings; see :class:`MIEstimate`.
@@ -141,7 +142,7 @@ def estimate_mi(
         held_out=len(reading.terms),
         seconds=time.perf_counter() - began,
         warnings=tuple(dict.fromkeys(warnings)),
-        settings={**how.record(), **reading.settings},
+        settings={**how.record(), **reading.settings, **reading.counts},
     )
     return estimate.in_bits() if unit == "bits" else estimate
 
@@ -277,9 +278,21 @@ def _remarks(found: _Found, error: float) -> list[str]:
     reading, notes = found.reading, []
     if not math.isfinite(reading.value):
         notes.append("the value is not finite: the method failed on these data")
+    elif reading.value + _GAP * error < 0:
+        notes.append(
+            "the estimate is clearly below 0, where mutual information cannot be: what was fitted "
+            "is worse than nothing on new rows; give more rows, fewer columns or another method"
+        )
     elif reading.value < 0:
         notes.append(
             "the estimate is negative, as estimates near 0 can be: mutual information itself is not"
+        )
+    if outside := reading.counts.get("below", 0) + reading.counts.get("above", 0):
+        notes.append(
+            f"{outside} of {len(reading.terms)} scores lie outside the range of the optimal critic "
+            f"({reading.counts['below']} below, {reading.counts['above']} above) and have no "
+            f"density ratio; {reading.counts['replaced']} of them were replaced, by the policy "
+            f"outside={reading.settings['outside']!r}"
         )
     if found.train_value is not None and math.isfinite(found.train_value):
         gap = found.train_value - reading.value

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor, nn
 
-from ..base import Objective
-from .links import Link
+from ..base import DensityRatioObjective, Objective
+from .links import Link, raw_scores
 from .margins import NormalScores
 from .start import Side, Start
 
@@ -88,7 +88,7 @@ class FittedCritic:
 
     Attributes:
         objective: What it maximised.
-        link: The score of the objective as a function of u.
+        link: The score of the objective as a function of what the critic outputs.
         scores_x: Normal scores of x's columns.
         scores_y: Normal scores of y's columns.
         start: The log ratio that the network is added to; None without.
@@ -109,13 +109,16 @@ class FittedCritic:
     notes: tuple[str, ...]
 
     def log_ratio(self, x: Side, y: Side) -> Float64[np.ndarray, " n"]:
-        """Log r̂(x_i, y_i) of each row, in nats."""
-        return self._pairs(self.prepared(x, y), np.arange(len(x))[:, None])[:, 0]
+        """Log r̂(x_i, y_i) of each row, in nats; NaN where a raw score has no ratio."""
+        outputs = self._pairs(self.prepared(x, y), np.arange(len(x))[:, None])[:, 0]
+        if self.link is not raw_scores or not isinstance(self.objective, DensityRatioObjective):
+            return outputs
+        return self.objective.log_density_ratio(torch.from_numpy(outputs)).numpy()
 
     def shifted(
         self, x: Side, y: Side, shifts: Int64[np.ndarray, " k"]
     ) -> Float64[np.ndarray, "n k"]:
-        """Log r̂(x_i, y_(i + s) mod n) for each shift s, in nats."""
+        """What the critic outputs at (x_i, y_(i + s) mod n) for each shift s: log r̂, or scores."""
         rows = np.arange(len(x))
         return self._pairs(self.prepared(x, y), (rows[:, None] + shifts) % len(x))
 

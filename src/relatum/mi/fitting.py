@@ -18,21 +18,22 @@ from ..critics import JointMLP, TwoTower
 from ..objectives import RPC
 from ..scores import sampled
 from .fitted import Begun, FittedCritic, Prepared, log_ratios
-from .links import Link, link_of
+from .links import Link, link_of, raw_scores
 from .margins import NormalScores
 from .objectives import TUBA, Baselined
 from .start import Side, Start
 
-__all__ = ["CRITICS", "CriticName", "Training", "fit_critic"]
+__all__ = ["CRITICS", "CriticName", "Form", "Training", "fit_critic"]
 
 CriticName = Literal["residual", "joint", "separable", "kernel"]
 CRITICS: Final = get_args(CriticName)
+Form = Literal["logit", "raw"]
 
 Network = JointMLP | TwoTower | Baselined
 
 DEFAULT_OBJECTIVE: Final = RPC(1.0, 0.05, 1.0)
 
-_ALL_PAIRS: Final = 512  # validation rows of which all pairs are scored
+_ALL_PAIRS: Final = 512  # validation rows of which the start is chosen by all pairs
 _MAX_NORM: Final = 10.0  # of a gradient: exponentials of scores can explode in a single step
 
 
@@ -52,13 +53,13 @@ class Training:
     """
 
     width: int = 64
-    learning_rate: float = 3e-3
+    learning_rate: float = 5e-3
     weight_decay: float = 1e-3
-    batch_size: int = 256
+    batch_size: int = 128
     negatives: int = 8
     steps: int = 600
     check_every: int = 20
-    patience: int = 6
+    patience: int = 5
 
     def __post_init__(self) -> None:
         """Checks the numbers."""
@@ -78,7 +79,8 @@ def fit_critic(
     *,
     valid: tuple[Side, Side],
     objective: Objective = DEFAULT_OBJECTIVE,
-    critic: CriticName = "residual",
+    critic: CriticName | None = None,
+    form: Form = "logit",
     seed: int = 0,
     **training: float,
 ) -> FittedCritic:
@@ -98,7 +100,10 @@ def fit_critic(
         valid: Rows outside of these, that choose the start's shares and the best step.
         objective: Of :mod:`relatum.objectives` or :mod:`relatum.mi.objectives`; RPC with
             β/γ = 0.05 by default.
-        critic: One of the above.
+        critic: One of the above; by default "residual", and "joint" for raw scores.
+        form: "logit": the critic outputs u = log r and the objective sees its score, which cannot
+            leave the range of the optimal critic. "raw", for RPC: it outputs the score itself, as
+            published; then there is no start.
         seed: Of weights and batches.
         training: Fields of :class:`Training`, by name.
 
@@ -106,22 +111,35 @@ def fit_critic(
         ValueError: If a name or number is out of range, or there are fewer than 10 rows.
         ArithmeticError: If the objective is not finite on the validation rows at the start already.
     """
+    if form not in get_args(Form):
+        raise ValueError(f"form must be 'logit' or 'raw', got {form!r}")
+    critic = critic or ("joint" if form == "raw" else "residual")
     if critic not in CRITICS:
         raise ValueError(f"critic must be one of {', '.join(CRITICS)}, got {critic!r}")
+    if form == "raw" and not (isinstance(objective, RPC) and critic in ("joint", "separable")):
+        raise ValueError(
+            "form 'raw' is for RPC with critic 'joint' or 'separable': other objectives know no "
+            f"range, and a start is a log ratio; got {objective!r} with {critic!r}"
+        )
     plan = _plan(training)
     margins = NormalScores.fit(x), NormalScores.fit(y)
     train = Prepared.of(margins[0](x), margins[1](y))
-    link = link_of(objective)
-    judge = _Judge(objective, link, Prepared.of(margins[0](valid[0]), margins[1](valid[1])))
+    link = link_of(objective) if form == "logit" else raw_scores
+    held = Prepared.of(margins[0](valid[0]), margins[1](valid[1]))
+    judge = _Judge(objective, link, held)
     start = None
     if critic in ("residual", "kernel"):
         start = Start.fit(
             train.x, train.y, judge.few, value=judge.of_matrix, objective=objective, seed=seed
         )
-    if critic == "kernel":
-        return FittedCritic(objective, link, *margins, start, None, 0, 0, ())
-    network = _network(critic, objective, plan.width, train, seed)
-    end = _train(network, start, judge, train, plan, seed)
+    network, end = None, _End(0, 0, ())
+    if critic != "kernel":
+        network = _network(critic, objective, plan.width, train, seed)
+        end = _train(network, start, judge, train, plan, seed)
+    if start is not None:
+        # All that had to be chosen by the validation rows is chosen: the start may learn from them.
+        both = [np.concatenate(sides) for sides in ((train.x, held.x), (train.y, held.y))]
+        start = start.refit(*both)
     return FittedCritic(
         objective, link, *margins, start, network, end.steps, end.best_step, end.notes
     )
@@ -131,20 +149,20 @@ def _plan(training: dict[str, Any]) -> Training:
     known = Training.__dataclass_fields__
     for name in training:
         if name not in known:
-            raise ValueError(f"unknown option {name!r}; known are critic, {', '.join(known)}")
+            raise ValueError(f"unknown option {name!r}; known are critic, form, {', '.join(known)}")
     return Training(**training)
 
 
 class _Judge:
     """The objective on the validation rows, in evaluation and without gradient.
 
-    Each row is paired with all others up to 512 rows, and with 64 shifts of them beyond.
+    Each row is paired with all others up to 65 rows, and with 64 shifts of them beyond.
     """
 
     def __init__(self, objective: Objective, link: Link, held: Prepared) -> None:
         self.objective, self.link, self.held = objective, link, held
         n = len(held.x)
-        shifts = np.arange(n) if n <= _ALL_PAIRS else np.linspace(0, n - 1, 65).astype(int)
+        shifts = np.unique(np.linspace(0, n - 1, min(n, 65)).astype(int))
         self.rows = np.arange(n)
         self.columns = (self.rows[:, None] + shifts) % n
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -47,6 +47,7 @@ class KernelRatio:
         weights: θ, (k,).
         width_x: Standard deviation of the kernel of x.
         width_y: Standard deviation of the kernel of y.
+        ridge: λ, in units of the mean eigenvalue of the quadratic form.
         relative: (α, β, γ).
         value: J on the validation rows.
 
@@ -60,6 +61,7 @@ class KernelRatio:
     weights: Float64[np.ndarray, " k"]
     width_x: float
     width_y: float
+    ridge: float
     relative: tuple[float, float, float]
     value: float
 
@@ -82,12 +84,19 @@ class KernelRatio:
             widths = scale * math.sqrt(x.shape[1]), scale * math.sqrt(y.shape[1])
             train = _sums(x, y, cx, cy, widths, relative)
             held = _sums(*valid, cx, cy, widths, relative)
-            for theta in _solutions(train):
+            for ridge, theta in _solutions(train, _RIDGES):
                 value = float(theta @ held.linear - theta @ held.quadratic @ theta / 2)
                 if best is None or value > best.value:
-                    best = cls(cx, cy, theta, *widths, relative, value)
+                    best = cls(cx, cy, theta, *widths, ridge, relative, value)
         assert best is not None
         return best
+
+    def refit(self, x: Float64[np.ndarray, "n dx"], y: Float64[np.ndarray, "n dy"]) -> KernelRatio:
+        """θ from other rows, with centres, width and ridge as they are."""
+        widths = self.width_x, self.width_y
+        sums = _sums(x, y, self.centres_x, self.centres_y, widths, self.relative)
+        [(_, theta)] = _solutions(sums, (self.ridge,))
+        return replace(self, weights=theta)
 
     def log_ratio(
         self, x: Float64[np.ndarray, "n dx"], y: Float64[np.ndarray, "n dy"]
@@ -140,9 +149,11 @@ def _sums(
     return _Sums(positive / n - alpha * negative, beta / n * joint + gamma * squares)
 
 
-def _solutions(sums: _Sums) -> Iterator[Float64[np.ndarray, " k"]]:
+def _solutions(
+    sums: _Sums, ridges: Sequence[float]
+) -> Iterator[tuple[float, Float64[np.ndarray, " k"]]]:
     """The maximum of J − ½ λ |θ|² for each ridge λ."""
     values, vectors = np.linalg.eigh(sums.quadratic)
     along = vectors.T @ sums.linear
-    for ridge in _RIDGES:
-        yield vectors @ (along / (values.clip(0) + ridge * values.clip(0).mean()))
+    for ridge in ridges:
+        yield ridge, vectors @ (along / (values.clip(0) + ridge * values.clip(0).mean()))

@@ -10,10 +10,15 @@ from ..base import Objective
 from ..objectives import NWJ, RPC
 from ..relative import relative_score
 
-__all__ = ["Link", "link_of"]
+__all__ = ["Link", "link_of", "raw_scores"]
 
 Link = Callable[[Tensor], Tensor]
 """The score f of which u is the log density ratio, elementwise."""
+
+
+def raw_scores(score: Tensor) -> Tensor:
+    """The link of a critic that outputs the objective's score itself."""
+    return score
 
 
 def link_of(objective: Objective) -> Link:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from jaxtyping import Float64, Int64
 
 from ..base import Objective
@@ -23,10 +24,12 @@ from .influence import (
     influence_tuba,
 )
 from .ksg import ksg
+from .links import link_of, raw_scores
 from .objectives import MINE, SMILE, TUBA
 from .reading import Reading
+from .readouts import Outside, ReadOut, log_ratio_of_mean_score, mean_log_ratio
 
-__all__ = ["DOE", "METHODS", "READERS", "RPC_DEFAULT", "TRAINED", "Trained"]
+__all__ = ["DOE", "METHODS", "READERS", "TRAINED", "Trained", "relative_method"]
 
 Logs = Float64[np.ndarray, "n k"]
 
@@ -58,10 +61,8 @@ def _nwj(positives: Any, negatives: Any, candidates: Any) -> Reading:
     return influence_nwj(positives + 1, negatives + 1, candidates)
 
 
-RPC_DEFAULT: Final = {"alpha": 1.0, "beta": 0.05, "gamma": 1.0}
-
 TRAINED: Final[dict[str, Trained]] = {
-    "rpc": Trained(lambda: RPC(**RPC_DEFAULT), _mean_log_ratio, True),
+    "rpc": Trained(lambda: RPC(1.0, 0.05, 1.0), _mean_log_ratio, True),
     "cpc": Trained(CPC, influence_cpc, False),
     "nwj": Trained(NWJ, _nwj, False),
     "dv": Trained(DV, influence_dv, False),
@@ -72,6 +73,71 @@ TRAINED: Final[dict[str, Trained]] = {
     "chi2": Trained(chi_square, _mean_log_ratio, True),
 }
 """Methods that fit a critic; it outputs u = log r under each of them (``links.py``)."""
+
+
+def relative_method(
+    alpha: float = 1.0,
+    beta: float = 0.05,
+    gamma: float = 1.0,
+    *,
+    form: str = "logit",
+    readout: str = "mean_log_ratio",
+    outside: Outside = "end",
+) -> Trained:
+    """RPC with other weights, raw scores or the published read-out.
+
+    Args:
+        alpha: Weight α of the mean negative score.
+        beta: Weight β of the squared positive scores.
+        gamma: Weight γ of the squared negative scores.
+        form: "logit" or "raw", as for :func:`~relatum.mi.fit_critic`.
+        readout: "mean_log_ratio", or "log_ratio_of_mean_score" as published, which is no estimate
+            of mutual information.
+        outside: What becomes of raw scores outside the range (:mod:`relatum.mi.readouts`).
+
+    Raises:
+        ValueError: If a weight is out of range or the read-out unknown.
+    """
+    if readout not in _READOUTS:
+        raise ValueError(f"readout must be one of {', '.join(_READOUTS)}, got {readout!r}")
+    objective = RPC(alpha, beta, gamma)
+    link = raw_scores if form == "raw" else link_of(objective)
+
+    def read(positives: Any, negatives: Any, candidates: Any) -> Reading:
+        if readout == "mean_log_ratio" and form == "logit":
+            return influence_plug_in(positives)
+        scores = link(torch.from_numpy(positives)).numpy()
+        return _relative_reading(scores, (alpha, beta, gamma), readout, outside)
+
+    return Trained(lambda: objective, read, form == "logit" and readout == "mean_log_ratio")
+
+
+def _relative_reading(
+    scores: Float64[np.ndarray, " n"],
+    weights: tuple[float, float, float],
+    readout: str,
+    outside: Outside,
+) -> Reading:
+    """A read-out of scores, with the counts of those that have no ratio."""
+    found = _READOUTS[readout](scores, *weights, outside=outside)
+    terms = found.pointwise
+    if terms is None:
+        # Influence of one logarithm: its slope at the mean score.
+        _, beta, gamma = weights
+        mean = scores.mean()
+        slope = gamma / (gamma * mean + weights[0]) + beta / (1 - beta * mean)
+        terms = found.value + slope * (scores - mean)
+    elif outside == "drop":
+        terms = np.where(np.isnan(terms), found.value, terms)
+    settings = {"readout": readout, "outside": outside}
+    counts = {"below": found.below, "above": found.above, "replaced": found.adjusted}
+    return Reading(found.value, terms, found.pointwise, "plug-in", settings=settings, counts=counts)
+
+
+_READOUTS: Final[dict[str, Callable[..., ReadOut]]] = {
+    "mean_log_ratio": mean_log_ratio,
+    "log_ratio_of_mean_score": log_ratio_of_mean_score,
+}
 
 DOE: Final[dict[str, Family]] = {"doe": "gaussian", "doe-logistic": "logistic"}
 """Methods that fit two densities."""

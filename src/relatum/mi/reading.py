@@ -32,6 +32,8 @@ class Reading:
         notes: Warnings in plain words.
         standard_error: Only where the estimator knows it better than its terms do.
         settings: What was chosen, for the record.
+        counts: Scores without a density ratio: "below" and "above" the range of the optimal
+            critic, and how many were "replaced". Empty where scores cannot leave it.
     """
 
     value: float
@@ -42,3 +44,4 @@ class Reading:
     notes: tuple[str, ...] = ()
     standard_error: float | None = None
     settings: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    counts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

@@ -77,6 +77,11 @@ class Start:
         best = int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))
         return cls(gaussian, kernel, mixtures[best])
 
+    def refit(self, x: Side, y: Side) -> Start:
+        """Both ratios from other rows; the shares, and what was chosen inside of them, stay."""
+        kernel = self.kernel and self.kernel.refit(x, y)
+        return Start(GaussianRatio.fit(x, y), kernel, self.shares)
+
     def pairs(
         self, x: Side, y: Side, rows: Int64[np.ndarray, " b"], columns: Int64[np.ndarray, "b k"]
     ) -> Float64[np.ndarray, "b k"]:

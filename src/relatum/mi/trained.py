@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
 
-from ..objectives import RPC
 from .doe import FittedDoE, fit_doe
 from .fitted import FittedCritic
 from .fitting import fit_critic
 from .gaussian import gaussian
 from .influence import influence_plug_in
 from .margins import NormalScores
-from .methods import DOE, RPC_DEFAULT, TRAINED, Trained
+from .methods import DOE, TRAINED, Trained, relative_method
 from .reading import Reading
 from .splits import Split
 from .start import Side
@@ -89,7 +88,7 @@ def cross_fitted(
         permutations: Shifts for the p-value.
         ordered: Whether rows are a series, whose order shifts must keep.
         progress: Told (fits done, fits in all).
-        options: Of the fit, by name; ``alpha``, ``beta``, ``gamma`` for rpc, ``tau`` for smile.
+        options: Of the fit, by name, and of :func:`~relatum.mi.methods.relative_method` for rpc.
     """
     terms, pointwise = np.empty(len(x)), np.full(len(x), math.nan)
     share, part, folds = np.zeros(len(x)), np.zeros(len(x)), []
@@ -113,6 +112,7 @@ def cross_fitted(
         pointwise=None if first.pointwise is None else pointwise,
         ceiling=_lowest([fold.reading.ceiling for fold in folds]),
         notes=_gathered([(*fold.reading.notes, *fold.notes) for fold in folds]),
+        counts=_summed([fold.reading.counts for fold in folds]),
     )
     reading = _in_closed_form(reading, x, y, share, part)
     p_value, count = _p_value(folds, splits)
@@ -131,18 +131,24 @@ def _fitter(method: str, options: dict[str, Any]) -> _Fit:
             return fit_doe(x, y, valid=valid, family=family, seed=seed, **options), None
 
         return fit_both
-    how = TRAINED[method]
-    weights: dict[str, Any] = {
-        name: options.pop(name) for name in ("alpha", "beta", "gamma") if name in options
-    }
-    if weights and method != "rpc":
-        raise ValueError(f"{', '.join(weights)} belong to rpc; method {method!r} has none")
+    how, given = TRAINED[method], dict(options)
+    weights: dict[str, Any] = _taken(given, ("alpha", "beta", "gamma"))
+    reading: dict[str, Any] = _taken(given, ("readout", "outside"))
+    if (weights or reading) and method != "rpc":
+        raise ValueError(
+            f"{', '.join(weights | reading)} belong to rpc; method {method!r} has none of them"
+        )
+    if method == "rpc":
+        how = relative_method(**weights, **reading, form=given.get("form", "logit"))
 
     def fit_one(x: Side, y: Side, valid: Any, seed: int) -> tuple[FittedCritic, Trained]:
-        objective = RPC(**(RPC_DEFAULT | weights)) if weights else how.objective()
-        return fit_critic(x, y, valid=valid, objective=objective, seed=seed, **options), how
+        return fit_critic(x, y, valid=valid, objective=how.objective(), seed=seed, **given), how
 
     return fit_one
+
+
+def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: options.pop(name) for name in names if name in options}
 
 
 def _fold(
@@ -225,6 +231,10 @@ def _p_value(folds: Sequence[_Fold], splits: Sequence[Split]) -> tuple[float | N
     )
     seen, shifted = np.split(np.asarray(means), [1])
     return (1 + int((shifted >= seen).sum())) / (1 + count), count
+
+
+def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    return {name: sum(count[name] for count in counts) for name in counts[0]}
 
 
 def _lowest(values: Sequence[float | None]) -> float | None:
