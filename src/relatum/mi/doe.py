@@ -97,7 +97,8 @@ class FittedDoE:
     def log_ratio(self, x: Side, y: Side) -> Float64[np.ndarray, " n"]:
         """Log q(y_i | x_i) − log q(y_i); normal scores of y have one Jacobian in both."""
         with torch.no_grad():
-            values = self.model.log_ratio(_tensor(self.scores_x(x)), _tensor(self.scores_y(y)))
+            turned = self.scores_y(y) @ self.axes
+            values = self.model.log_ratio(_tensor(self.scores_x(x)), _tensor(turned))
         return values.double().numpy()
 
 
