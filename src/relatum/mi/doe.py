@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -111,6 +111,7 @@ def fit_doe(
     seed: int = 0,
     width: int = 64,
     steps: int = _STEPS,
+    **unknown: Any,
 ) -> FittedDoE:
     """Minimises both cross-entropies, and stops where those of the validation rows do.
 
@@ -125,7 +126,15 @@ def fit_doe(
         seed: Of weights and batches.
         width: Of the two hidden layers.
         steps: Updates at most.
+        unknown: Refused by name.
+
+    Raises:
+        ValueError: If there is an unknown option.
     """
+    if unknown:
+        raise ValueError(f"unknown option {next(iter(unknown))!r}; known are width, steps")
+    if width < 1 or steps < 1:
+        raise ValueError(f"width and steps must be at least 1, got {width} and {steps}")
     margins = NormalScores.fit(x), NormalScores.fit(y)
     axes = _canonical_axes(margins[0](x), margins[1](y))
     tx, ty = _tensor(margins[0](x)), _tensor(margins[1](y) @ axes)
@@ -165,6 +174,8 @@ def _canonical_axes(x: Side, y: Side) -> Float64[np.ndarray, "dy k"]:
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
     of_x, of_y = np.linalg.svd(x, full_matrices=False), np.linalg.svd(y, full_matrices=False)
     known = of_y.S > len(y) * np.finfo(float).eps * of_y.S.max(initial=1e-300)
+    if not known.any():  # nothing varies: one axis of zeros
+        return np.zeros((y.shape[1], 1))
     turned = np.linalg.svd((of_x.U.T @ of_y.U[:, known]).T).U
     axes: np.ndarray = math.sqrt(len(y)) * (of_y.Vh[known].T / of_y.S[known]) @ turned
     return axes
