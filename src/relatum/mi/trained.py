@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,10 @@ from .doe import FittedDoE, fit_doe
 from .fitted import FittedCritic
 from .fitting import fit_critic
 from .gaussian import gaussian
-from .influence import influence_plug_in
+from .influence import influence_plug_in, influence_smile
 from .margins import NormalScores
 from .methods import DOE, RPC_DEFAULT, TRAINED, Trained
+from .objectives import SMILE
 from .reading import Reading
 from .splits import Split
 from .start import Side
@@ -25,6 +27,7 @@ from .start import Side
 __all__ = ["CrossFit", "cross_fitted"]
 
 _SHIFTS = 512  # of the held-out rows, at most, that give negatives
+_ROWS = 10  # to train on, at least
 _CLEAR = 2.0  # standard errors that the Gaussian part must be worth to be taken in closed form
 
 
@@ -94,6 +97,12 @@ def cross_fitted(
     terms, pointwise = np.empty(len(x)), np.full(len(x), math.nan)
     share, part, folds = np.zeros(len(x)), np.zeros(len(x)), []
     fit = _fitter(method, options)
+    fewest = min(len(split.train) for split in splits)
+    if fewest < _ROWS:
+        raise ValueError(
+            f"{method} trains on {fewest} of {len(x)} rows in a fold, and needs {_ROWS} or more: "
+            "give more rows, or use gaussian, ksg or discrete, which train nothing"
+        )
     for index, split in enumerate(splits):
         if progress is not None:
             progress(index, len(splits))
@@ -111,7 +120,7 @@ def cross_fitted(
         value=float(terms.mean()),
         terms=terms,
         pointwise=None if first.pointwise is None else pointwise,
-        ceiling=_lowest([fold.reading.ceiling for fold in folds]),
+        ceiling=_ceiling(folds, splits),
         notes=_gathered([(*fold.reading.notes, *fold.notes) for fold in folds]),
     )
     reading = _in_closed_form(reading, x, y, share, part)
@@ -137,6 +146,9 @@ def _fitter(method: str, options: dict[str, Any]) -> _Fit:
     }
     if weights and method != "rpc":
         raise ValueError(f"{', '.join(weights)} belong to rpc; method {method!r} has none")
+    if method == "smile" and "tau" in options:
+        clipped = SMILE(options.pop("tau"))
+        how = how._replace(read=partial(influence_smile, tau=clipped.tau))
 
     def fit_one(x: Side, y: Side, valid: Any, seed: int) -> tuple[FittedCritic, Trained]:
         objective = RPC(**(RPC_DEFAULT | weights)) if weights else how.objective()
@@ -227,9 +239,12 @@ def _p_value(folds: Sequence[_Fold], splits: Sequence[Split]) -> tuple[float | N
     return (1 + int((shifted >= seen).sum())) / (1 + count), count
 
 
-def _lowest(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return min(known) if known else None
+def _ceiling(folds: Sequence[_Fold], splits: Sequence[Split]) -> float | None:
+    """What the mean of all rows cannot exceed: folds of more rows have higher ceilings."""
+    values = [fold.reading.ceiling for fold in folds]
+    if any(value is None for value in values):
+        return None
+    return float(np.average(np.array(values, float), weights=[len(split.test) for split in splits]))
 
 
 def _gathered(notes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
