@@ -63,6 +63,9 @@ class DoE(nn.Module):
             *(nn.Linear(dim_x, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
             nn.Linear(width, 2 * dim_y),
         )
+        # At first y depends on nothing, and both densities are the same.
+        for parameter in self.network[-1].parameters():
+            nn.init.zeros_(parameter)
 
     def forward(
         self, x: Float[Tensor, "n dx"], y: Float[Tensor, "n dy"]
@@ -144,7 +147,7 @@ def fit_doe(
         model = DoE(x.shape[1], axes.shape[1], width, family)
     optimizer = torch.optim.AdamW(model.parameters(), _RATE, weight_decay=_DECAY)
     random = np.random.default_rng(seed)
-    best, worse, best_step, step = math.inf, 0, 0, 0
+    best, worse, best_step, step = _cross_entropy(model, held), 0, 0, 0
     state = copy.deepcopy(model.state_dict())
     for step in range(1, steps + 1):
         rows = random.permutation(len(x))[:_BATCH]
@@ -154,8 +157,7 @@ def fit_doe(
         nn.utils.clip_grad_norm_(model.parameters(), _MAX_NORM)
         optimizer.step()
         if step % _CHECK == 0:
-            with torch.no_grad():
-                value = float(sum(model(*held)))
+            value = _cross_entropy(model, held)
             if value < best:
                 best, worse, best_step = value, 0, step
                 state = copy.deepcopy(model.state_dict())
@@ -167,6 +169,11 @@ def fit_doe(
     late = step == steps and best_step > steps - 2 * _CHECK
     notes = (f"not converged: validation still improved at the last of {steps} steps",) * late
     return FittedDoE(model, *margins, axes, notes)
+
+
+def _cross_entropy(model: DoE, rows: tuple[Tensor, Tensor]) -> float:
+    with torch.no_grad():
+        return float(sum(model(*rows)))
 
 
 def _canonical_axes(x: Side, y: Side) -> Float64[np.ndarray, "dy k"]:
