@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -63,6 +63,9 @@ class DoE(nn.Module):
             *(nn.Linear(dim_x, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
             nn.Linear(width, 2 * dim_y),
         )
+        # At first y depends on nothing, and both densities are the same.
+        for parameter in self.network[-1].parameters():
+            nn.init.zeros_(parameter)
 
     def forward(
         self, x: Float[Tensor, "n dx"], y: Float[Tensor, "n dy"]
@@ -97,7 +100,8 @@ class FittedDoE:
     def log_ratio(self, x: Side, y: Side) -> Float64[np.ndarray, " n"]:
         """Log q(y_i | x_i) − log q(y_i); normal scores of y have one Jacobian in both."""
         with torch.no_grad():
-            values = self.model.log_ratio(_tensor(self.scores_x(x)), _tensor(self.scores_y(y)))
+            turned = self.scores_y(y) @ self.axes
+            values = self.model.log_ratio(_tensor(self.scores_x(x)), _tensor(turned))
         return values.double().numpy()
 
 
@@ -110,6 +114,7 @@ def fit_doe(
     seed: int = 0,
     width: int = 64,
     steps: int = _STEPS,
+    **unknown: Any,
 ) -> FittedDoE:
     """Minimises both cross-entropies, and stops where those of the validation rows do.
 
@@ -124,7 +129,15 @@ def fit_doe(
         seed: Of weights and batches.
         width: Of the two hidden layers.
         steps: Updates at most.
+        unknown: Refused by name.
+
+    Raises:
+        ValueError: If there is an unknown option.
     """
+    if unknown:
+        raise ValueError(f"unknown option {next(iter(unknown))!r}; known are width, steps")
+    if width < 1 or steps < 1:
+        raise ValueError(f"width and steps must be at least 1, got {width} and {steps}")
     margins = NormalScores.fit(x), NormalScores.fit(y)
     axes = _canonical_axes(margins[0](x), margins[1](y))
     tx, ty = _tensor(margins[0](x)), _tensor(margins[1](y) @ axes)
@@ -134,7 +147,7 @@ def fit_doe(
         model = DoE(x.shape[1], axes.shape[1], width, family)
     optimizer = torch.optim.AdamW(model.parameters(), _RATE, weight_decay=_DECAY)
     random = np.random.default_rng(seed)
-    best, worse, best_step, step = math.inf, 0, 0, 0
+    best, worse, best_step, step = _cross_entropy(model, held), 0, 0, 0
     state = copy.deepcopy(model.state_dict())
     for step in range(1, steps + 1):
         rows = random.permutation(len(x))[:_BATCH]
@@ -144,8 +157,7 @@ def fit_doe(
         nn.utils.clip_grad_norm_(model.parameters(), _MAX_NORM)
         optimizer.step()
         if step % _CHECK == 0:
-            with torch.no_grad():
-                value = float(sum(model(*held)))
+            value = _cross_entropy(model, held)
             if value < best:
                 best, worse, best_step = value, 0, step
                 state = copy.deepcopy(model.state_dict())
@@ -159,11 +171,18 @@ def fit_doe(
     return FittedDoE(model, *margins, axes, notes)
 
 
+def _cross_entropy(model: DoE, rows: tuple[Tensor, Tensor]) -> float:
+    with torch.no_grad():
+        return float(sum(model(*rows)))
+
+
 def _canonical_axes(x: Side, y: Side) -> Float64[np.ndarray, "dy k"]:
     """All directions of y that vary, whitened, the most correlated with x first."""
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
     of_x, of_y = np.linalg.svd(x, full_matrices=False), np.linalg.svd(y, full_matrices=False)
     known = of_y.S > len(y) * np.finfo(float).eps * of_y.S.max(initial=1e-300)
+    if not known.any():  # nothing varies: one axis of zeros
+        return np.zeros((y.shape[1], 1))
     turned = np.linalg.svd((of_x.U.T @ of_y.U[:, known]).T).U
     axes: np.ndarray = math.sqrt(len(y)) * (of_y.Vh[known].T / of_y.S[known]) @ turned
     return axes

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .columns import Sides, read_sides
-from .intervals import bootstrap
+from .intervals import bootstrap, check_resampling
 from .methods import DOE, METHODS, READERS, TRAINED
 from .reading import Reading
 from .result import MIEstimate
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], None]
 """Told (parts done, parts in all)."""
 
 _FOLDS, _FEW_FOLDS, _MANY_ROWS = 5, 2, 10_000
-_GAP = 3.0  # standard errors between training and held-out rows that are worth a word
+_GAP = 3.0  # standard errors, from training to held-out rows or below 0, that are worth a word
 
 
 def estimate_mi(
@@ -104,6 +104,7 @@ def estimate_mi(
         if number < least:
             raise ValueError(f"{name} must be at least {least}, got {number}")
     sides = read_sides(x, y)
+    check_resampling(len(sides.x), level, resamples, groups, block_length)
     how = _How(method, seed, folds, valid_fraction, groups, block_length, permutations, options)
     found = (
         _trained(sides, how, seeds, progress)
@@ -161,7 +162,7 @@ class _How(NamedTuple):
         few = _FOLDS if n < _MANY_ROWS else _FEW_FOLDS
         return cross_fit(
             n,
-            self.folds or few,
+            few if self.folds is None else self.folds,
             valid_fraction=self.valid_fraction,
             seed=seed,
             groups=self.groups,

@@ -108,8 +108,7 @@ def fit_critic(
         training: Fields of :class:`Training`, by name.
 
     Raises:
-        ValueError: If a name or number is out of range, or there are fewer than 10 rows.
-        ArithmeticError: If the objective is not finite on the validation rows at the start already.
+        ValueError: If a name or number is out of range, or a start has fewer than 10 rows.
     """
     if form not in get_args(Form):
         raise ValueError(f"form must be 'logit' or 'raw', got {form!r}")

@@ -9,8 +9,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from .reading import Reading
+from .splits import numbered
 
-__all__ = ["Interval", "bootstrap"]
+__all__ = ["Interval", "bootstrap", "check_resampling"]
 
 _DRAWS = 1 << 22  # resampled numbers held at a time
 
@@ -48,8 +49,7 @@ def bootstrap(
         block_length: Rows in a block.
 
     Raises:
-        ValueError: If the level is outside (0, 1), there are fewer than 2 groups, or the blocks are
-            longer than the series.
+        ValueError: As :func:`check_resampling`.
 
     Example:
         >>> reading = Reading(0.5, np.array([0.0, 1.0] * 200), None, "plug-in")
@@ -57,8 +57,7 @@ def bootstrap(
         >>> bool(abs(low - 0.45) < 0.01), round(error, 3)  # 0.5 − 1.96 · 0.5 / 20
         (True, 0.025)
     """
-    if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, got {level}")
+    check_resampling(len(reading.terms), level, resamples, groups, block_length)
     if not np.isfinite(reading.terms).all() or not np.isfinite(reading.value):
         return Interval(float("nan"), float("nan"), float("nan"))
     random = np.random.default_rng(seed)
@@ -66,13 +65,9 @@ def bootstrap(
         sums, counts = _blocks(reading.terms, block_length)
         draws = -(-len(reading.terms) // block_length)
     elif groups is not None:
-        labels = np.unique(np.asarray(groups), return_inverse=True)[1].reshape(-1)
+        labels = numbered(len(reading.terms), groups)
         sums, counts = np.bincount(labels, reading.terms), np.bincount(labels).astype(float)
         draws = len(sums)
-        if draws < 2:
-            raise ValueError(
-                "groups must hold at least 2 different labels: one cannot be resampled"
-            )
     else:
         sums, counts = reading.terms, np.ones(len(reading.terms))
         draws = len(sums)
@@ -93,6 +88,35 @@ def bootstrap(
     )
 
 
+def check_resampling(
+    n: int,
+    level: float,
+    resamples: int,
+    groups: Sequence[object] | np.ndarray | None,
+    block_length: int | None,
+) -> None:
+    """Refuses what :func:`bootstrap` cannot do with n rows, before any work is done.
+
+    Raises:
+        ValueError: If the level is outside (0, 1), there are fewer than 2 resamples, fewer than 2
+            groups or not a label for each row, blocks are longer than half the series, or groups
+            and blocks are both given.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, got {level}")
+    if resamples < 2:
+        raise ValueError(f"resamples must be at least 2, got {resamples}")
+    if groups is not None and block_length is not None:
+        raise ValueError("groups and block_length exclude each other: give one of them")
+    if groups is not None and not numbered(n, groups).any():
+        raise ValueError("groups must hold at least 2 different labels: one cannot be resampled")
+    if block_length is not None and not 1 <= block_length <= n // 2:
+        raise ValueError(
+            f"block_length must be from 1 to half the {n} rows, got {block_length}: with fewer "
+            "than two blocks nothing can be resampled"
+        )
+
+
 def _means(
     sums: Float64[np.ndarray, " k"],
     counts: Float64[np.ndarray, " k"],
@@ -111,10 +135,5 @@ def _means(
 
 
 def _blocks(terms: Float64[np.ndarray, " n"], length: int) -> tuple[np.ndarray, np.ndarray]:
-    if not 1 <= length <= len(terms) // 2:
-        raise ValueError(
-            f"block_length must be from 1 to half the {len(terms)} rows, got {length}: with fewer "
-            "than two blocks nothing can be resampled"
-        )
     around = np.concatenate([[0.0], np.cumsum(np.concatenate([terms, terms[: length - 1]]))])
     return around[length:] - around[:-length], np.full(len(terms), float(length))

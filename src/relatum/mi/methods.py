@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -29,7 +30,7 @@ from .objectives import MINE, SMILE, TUBA
 from .reading import Reading
 from .readouts import Outside, ReadOut, log_ratio_of_mean_score, mean_log_ratio
 
-__all__ = ["DOE", "METHODS", "READERS", "TRAINED", "Trained", "relative_method"]
+__all__ = ["DOE", "METHODS", "READERS", "TRAINED", "Trained", "relative_method", "trained_method"]
 
 Logs = Float64[np.ndarray, "n k"]
 
@@ -73,6 +74,28 @@ TRAINED: Final[dict[str, Trained]] = {
     "chi2": Trained(chi_square, _mean_log_ratio, True),
 }
 """Methods that fit a critic; it outputs u = log r under each of them (``links.py``)."""
+
+
+def trained_method(name: str, options: Mapping[str, Any]) -> tuple[Trained, dict[str, Any]]:
+    """The method with its own options taken in, and the options that are left for the fit.
+
+    Raises:
+        ValueError: If an option belongs to another method, or is out of range.
+    """
+    left = dict(options)
+    own = {key: left.pop(key) for key in _OWN.get(name, ()) if key in left}
+    for other, keys in _OWN.items():
+        for key in keys:
+            if key in left:
+                raise ValueError(f"{key} belongs to method {other!r}; {name!r} has none")
+    if name == "rpc":
+        return relative_method(**own, form=left.get("form", "logit")), left
+    if name == "smile" and own:
+        return TRAINED[name]._replace(read=partial(influence_smile, tau=SMILE(**own).tau)), left
+    return TRAINED[name], left
+
+
+_OWN: Final = {"rpc": ("alpha", "beta", "gamma", "readout", "outside"), "smile": ("tau",)}
 
 
 def relative_method(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int64
 
-__all__ = ["Split", "cross_fit"]
+__all__ = ["Split", "cross_fit", "numbered"]
 
 Rows = Int64[np.ndarray, " k"]
 
@@ -64,7 +64,8 @@ def cross_fit(
     if block_length is not None:
         splits = _stretches(n, folds, valid_fraction, block_length)
     else:
-        splits = _clusters(_numbered(n, groups), folds, valid_fraction, seed)
+        what = "rows" if groups is None else "groups"
+        splits = _clusters(numbered(n, groups), folds, valid_fraction, seed, what)
     for split in splits:
         short = [name for name, part in split._asdict().items() if len(part) < 2]
         if short:
@@ -75,7 +76,8 @@ def cross_fit(
     return splits
 
 
-def _numbered(n: int, groups: Sequence[object] | np.ndarray | None) -> Rows:
+def numbered(n: int, groups: Sequence[object] | np.ndarray | None) -> Rows:
+    """Labels as 0, 1, ...; each row its own without groups."""
     if groups is None:
         return np.arange(n)
     labels = np.asarray(groups)
@@ -84,12 +86,12 @@ def _numbered(n: int, groups: Sequence[object] | np.ndarray | None) -> Rows:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64).reshape(-1)
 
 
-def _clusters(labels: Rows, folds: int, valid_fraction: float, seed: int) -> list[Split]:
+def _clusters(labels: Rows, folds: int, valid_fraction: float, seed: int, what: str) -> list[Split]:
     sizes = np.bincount(labels)
     if len(sizes) < folds + 1:
         raise ValueError(
-            f"{len(sizes)} groups are too few for {folds} folds: each part needs a group of its "
-            f"own; use folds={max(2, len(sizes) - 1)} or less"
+            f"{len(sizes)} {what} are too few for {folds} folds: give at least {folds + 1}, or "
+            "fewer folds"
         )
     order = np.random.default_rng(seed).permutation(len(sizes))
     # Large groups first, each to the fold that has fewest rows: parts of like size.

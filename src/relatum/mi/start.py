@@ -17,6 +17,8 @@ __all__ = ["Start"]
 
 Side = Float64[np.ndarray, "n d"]
 
+_PAIRS = 1 << 22  # whose log ratios are held at a time
+
 # Shares of the Gaussian and of the kernel log ratio; (0, 0) is a ratio of 1 everywhere.
 _MIXTURES = (
     (0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.5), (1.0, 0.5), (0.5, 1.0), (1.0, 0.25),
@@ -86,9 +88,15 @@ class Start:
         self, x: Side, y: Side, rows: Int64[np.ndarray, " b"], columns: Int64[np.ndarray, "b k"]
     ) -> Float64[np.ndarray, "b k"]:
         """:math:`u_0(x_i, y_j)` for rows i and their columns j."""
+        if columns.shape[1] == 1:
+            return self.log_ratio(x[rows], y[columns[:, 0]])[:, None]
         candidates, place = np.unique(columns, return_inverse=True)
-        place = place.reshape(columns.shape)
-        return np.take_along_axis(self.matrix(x[rows], y[candidates]), place, 1)
+        place, among = place.reshape(columns.shape), y[candidates]
+        logs = np.empty(columns.shape)
+        for part in np.array_split(np.arange(len(rows)), 1 + len(rows) * len(among) // _PAIRS):
+            every = self.matrix(x[rows[part]], among)
+            logs[part] = np.take_along_axis(every, place[part], 1)
+        return logs
 
     def log_ratio(self, x: Side, y: Side) -> Float64[np.ndarray, " n"]:
         """:math:`u_0(x_i, y_i)` of each row."""

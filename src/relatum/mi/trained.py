@@ -16,7 +16,7 @@ from .fitting import fit_critic
 from .gaussian import gaussian
 from .influence import influence_plug_in
 from .margins import NormalScores
-from .methods import DOE, TRAINED, Trained, relative_method
+from .methods import DOE, Trained, trained_method
 from .reading import Reading
 from .splits import Split
 from .start import Side
@@ -24,6 +24,7 @@ from .start import Side
 __all__ = ["CrossFit", "cross_fitted"]
 
 _SHIFTS = 512  # of the held-out rows, at most, that give negatives
+_ROWS = 10  # to train on, at least
 _CLEAR = 2.0  # standard errors that the Gaussian part must be worth to be taken in closed form
 
 
@@ -93,6 +94,12 @@ def cross_fitted(
     terms, pointwise = np.empty(len(x)), np.full(len(x), math.nan)
     share, part, folds = np.zeros(len(x)), np.zeros(len(x)), []
     fit = _fitter(method, options)
+    fewest = min(len(split.train) for split in splits)
+    if fewest < _ROWS:
+        raise ValueError(
+            f"{method} trains on {fewest} of {len(x)} rows in a fold, and needs {_ROWS} or more: "
+            "give more rows, or use gaussian, ksg or discrete, which train nothing"
+        )
     for index, split in enumerate(splits):
         if progress is not None:
             progress(index, len(splits))
@@ -110,7 +117,7 @@ def cross_fitted(
         value=float(terms.mean()),
         terms=terms,
         pointwise=None if first.pointwise is None else pointwise,
-        ceiling=_lowest([fold.reading.ceiling for fold in folds]),
+        ceiling=_ceiling(folds, splits),
         notes=_gathered([(*fold.reading.notes, *fold.notes) for fold in folds]),
         counts=_summed([fold.reading.counts for fold in folds]),
     )
@@ -131,24 +138,12 @@ def _fitter(method: str, options: dict[str, Any]) -> _Fit:
             return fit_doe(x, y, valid=valid, family=family, seed=seed, **options), None
 
         return fit_both
-    how, given = TRAINED[method], dict(options)
-    weights: dict[str, Any] = _taken(given, ("alpha", "beta", "gamma"))
-    reading: dict[str, Any] = _taken(given, ("readout", "outside"))
-    if (weights or reading) and method != "rpc":
-        raise ValueError(
-            f"{', '.join(weights | reading)} belong to rpc; method {method!r} has none of them"
-        )
-    if method == "rpc":
-        how = relative_method(**weights, **reading, form=given.get("form", "logit"))
+    how, given = trained_method(method, options)
 
     def fit_one(x: Side, y: Side, valid: Any, seed: int) -> tuple[FittedCritic, Trained]:
         return fit_critic(x, y, valid=valid, objective=how.objective(), seed=seed, **given), how
 
     return fit_one
-
-
-def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: options.pop(name) for name in names if name in options}
 
 
 def _fold(
@@ -237,9 +232,12 @@ def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return {name: sum(count[name] for count in counts) for name in counts[0]}
 
 
-def _lowest(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return min(known) if known else None
+def _ceiling(folds: Sequence[_Fold], splits: Sequence[Split]) -> float | None:
+    """What the mean of all rows cannot exceed: folds of more rows have higher ceilings."""
+    values = [fold.reading.ceiling for fold in folds]
+    if any(value is None for value in values):
+        return None
+    return float(np.average(np.array(values, float), weights=[len(split.test) for split in splits]))
 
 
 def _gathered(notes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
