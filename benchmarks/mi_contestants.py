@@ -68,11 +68,11 @@ class Contestant:
     estimate: Callable[[Rows, int], float]
 
 
-def relatum(method: str, rows: Rows, seed: int) -> float:
+def relatum(method: str, rows: Rows, seed: int, **options: Any) -> float:
     """Our value, with all that it comes with: interval, p-value, warnings."""
     from relatum.mi import estimate_mi
 
-    return float(estimate_mi(rows.x, rows.y, method, seed=seed).value)
+    return float(estimate_mi(rows.x, rows.y, method, seed=seed, **options).value)
 
 
 def torch_mist(method: str, rows: Rows, seed: int, **options: Any) -> float:
@@ -193,8 +193,11 @@ SINGLE = "one column on each side"
 MIST, BMI = "torch-mist", "benchmark-mi"
 # Its separable critic with one hidden layer is linear on each side; a second layer bends it.
 BENT = partial(torch_mist, "infonce", hidden_dims=[64, 64])
+# RPC solved in closed form, without a network on top.
+KERNEL = partial(relatum, "rpc", critic="kernel")
 CONTESTANTS = [
     Contestant("relatum rpc", "relatum", "ours", "any", anything, partial(relatum, "rpc")),
+    Contestant("relatum rpc, kernel", "relatum", "ours", "any", anything, KERNEL),
     smooth("relatum ksg", "relatum", "ours", partial(relatum, "ksg")),
     smooth("relatum gaussian", "relatum", "ours", partial(relatum, "gaussian")),
     *(
