@@ -48,7 +48,7 @@ def cross_fit(
 
     Raises:
         ValueError: If a part would hold fewer than 2 rows, there are fewer groups than folds + 1,
-            or groups and block length are both given.
+            a test part would be shorter than two blocks, or groups and block length are both given.
 
     Example:
         >>> split = cross_fit(10, folds=5)[0]
@@ -113,6 +113,11 @@ def _clusters(labels: Rows, folds: int, valid_fraction: float, seed: int, what: 
 def _stretches(n: int, folds: int, valid_fraction: float, gap: int) -> list[Split]:
     if gap < 1:
         raise ValueError(f"block_length must be at least 1, got {gap}")
+    if n // folds < 2 * gap:
+        raise ValueError(
+            f"{n} rows in {folds} folds are stretches of {n // folds}, shorter than two blocks of "
+            f"block_length={gap}: give more rows, fewer folds or a shorter block_length"
+        )
     ends = np.linspace(0, n, folds + 1).round().astype(int)
     splits = []
     for first, last in pairwise(ends.tolist()):
