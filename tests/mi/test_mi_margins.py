@@ -23,12 +23,7 @@ def test_rising_maps_change_nothing(seed, n):
     for bent in (lambda z: 1e5 * z - 3, lambda z: z**3, np.exp):
         scores = NormalScores.fit(bent(fit))
         np.testing.assert_array_equal(scores(bent(fit)), plain(fit))
-        # New rows between two of the fit are interpolated, so only their order is kept.
-        seen = np.isin(new, fit)
-        at_seen = NormalScores.fit(bent(fit))(bent(new))
-        for j in range(2):
-            known = seen[:, j] & np.isin(new[:, j], fit[:, j])
-            np.testing.assert_allclose(at_seen[known, j], plain(new)[known, j], atol=1e-12)
+        np.testing.assert_array_equal(scores(bent(new)), plain(new))
 
 
 @given(st.integers(0, 10**6))
@@ -45,7 +40,7 @@ def test_extremes_stay_at_the_ends_of_the_fit():
     scores = NormalScores.fit(fit)(np.array([[-1e300], [0.0], [0.5], [5.0], [1e300]]))[:, 0]
     assert scores[0] == scores[1] == pytest.approx(norm.ppf(1 / 4))
     assert scores[3] == scores[4] == pytest.approx(norm.ppf(3 / 4))
-    assert scores[2] == pytest.approx(norm.ppf(1.5 / 4))
+    assert scores[2] == pytest.approx(norm.ppf(1.5 / 4))  # half way, wherever it lies between
 
 
 def test_constant_columns_score_zero_and_rows_stay_as_given():
