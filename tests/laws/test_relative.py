@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relatum import RPC, density_ratio, log_density_ratio, relative_density_ratio, rpc_bounds
-from relatum.relative import brier_score_form, least_squares_form, optimal_value
+from relatum.relative import (
+    brier_score_form,
+    least_squares_form,
+    optimal_value,
+    relative_score,
+)
 from relatum.scores import from_matrix
 
 weight = st.floats(0.01, 3.0)
@@ -183,3 +188,28 @@ def test_the_logarithm_belongs_inside_the_mean(mi, wrong):
     f = relative_density_ratio(log_r.exp(), *weights)
     assert abs(float(log_density_ratio(f, *weights).mean()) - mi) < 0.02
     assert abs(float(log_density_ratio(f.mean(), *weights)) - wrong) < 0.03
+
+
+@given(st.floats(-30, 30), any_alpha, weight, weight)
+def test_score_of_a_log_ratio_is_the_optimal_critic(u, alpha, beta, gamma):
+    log_ratio = torch.tensor(u, dtype=torch.float64)
+    found = relative_score(log_ratio, alpha, beta, gamma)
+    expected = relative_density_ratio(log_ratio.exp(), alpha, beta, gamma)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_score_of_a_log_ratio_at_the_ends():
+    u = torch.tensor([-1e4, -800.0, 0.0, 800.0, 1e4], dtype=torch.float64, requires_grad=True)
+    found = relative_score(u, 1.0, 0.25, 2.0)
+    low, high = rpc_bounds(1.0, 0.25, 2.0).score_range
+    torch.testing.assert_close(
+        found, torch.tensor([low, low, 0.0, high, high], dtype=torch.float64), rtol=0, atol=1e-12
+    )
+    found.sum().backward()
+    assert u.grad is not None and u.grad.isfinite().all()
+    # (0, 0, 1) is the ratio itself.
+    torch.testing.assert_close(relative_score(u[1:3], 0.0, 0.0, 1.0), u[1:3].exp())
+    with pytest.raises(ValueError, match="gamma must be > 0"):
+        relative_score(u, 1.0, 1.0, 0.0)
+    with pytest.raises(ValueError, match="beta must be a finite number >= 0, got -1"):
+        relative_score(u, 1.0, -1.0, 1.0)

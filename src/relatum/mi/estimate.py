@@ -197,7 +197,7 @@ def _trained(sides: Sides, how: _How, seeds: int, progress: Progress | None) -> 
         found.append(
             cross_fitted(
                 sides.x, sides.y, how.method, splits,
-                seed=seed, permutations=wanted, ordered=how.block_length is not None,
+                seed=seed, permutations=wanted, block_length=how.block_length,
                 progress=step, **dict(how.options),
             )
         )  # fmt: skip

@@ -180,7 +180,8 @@ def _held_out(
     # Directions that are not whitened in full have any variance; outside the fit it becomes 1.
     units = [np.where(m > 0, np.sqrt(m), 1.0) for m in ((u**2).mean(axis=0), (v**2).mean(axis=0))]
     raw = (u / units[0] * v / units[1]).mean(axis=0)
-    rho = np.clip(_falling(raw), 0.0, _HIGHEST)
+    # Beyond 1 − 1/n² it is told by less than the distance of two ranks.
+    rho = np.clip(_falling(raw), 0.0, min(_HIGHEST, 1 - 1 / len(x) ** 2))
     gain = (rho * raw - rho**2) / (1 - rho**2) - np.log1p(-(rho**2)) / 2
     return _Choice(share, float(gain.sum()), rho, *units)
 

@@ -48,7 +48,7 @@ def cross_fit(
 
     Raises:
         ValueError: If a part would hold fewer than 2 rows, there are fewer groups than folds + 1,
-            or groups and block length are both given.
+            a test part would be shorter than two blocks, or groups and block length are both given.
 
     Example:
         >>> split = cross_fit(10, folds=5)[0]
@@ -71,7 +71,7 @@ def cross_fit(
         if short:
             raise ValueError(
                 f"{n} rows in {folds} folds leave fewer than 2 rows for {' and '.join(short)}: "
-                "give more rows, fewer folds or a shorter block_length"
+                "give more rows or groups, another number of folds, or a shorter block_length"
             )
     return splits
 
@@ -102,7 +102,9 @@ def _clusters(labels: Rows, folds: int, valid_fraction: float, seed: int, what: 
     splits = []
     for fold in range(folds):
         others = order[fold_of[order] != fold]
-        share = np.cumsum(sizes[others]) <= valid_fraction * sizes[others].sum()
+        # A group is in where more than half of it is below the share of rows.
+        middle = np.cumsum(sizes[others]) - sizes[others] / 2
+        share = middle <= valid_fraction * sizes[others].sum()
         share[0], share[-1] = True, False
         chosen = np.isin(labels, others[share])
         test = fold_of[labels] == fold
@@ -113,12 +115,17 @@ def _clusters(labels: Rows, folds: int, valid_fraction: float, seed: int, what: 
 def _stretches(n: int, folds: int, valid_fraction: float, gap: int) -> list[Split]:
     if gap < 1:
         raise ValueError(f"block_length must be at least 1, got {gap}")
+    if n // folds < 2 * gap:
+        raise ValueError(
+            f"{n} rows in {folds} folds are stretches of {n // folds}, shorter than two blocks of "
+            f"block_length={gap}: give more rows, fewer folds or a shorter block_length"
+        )
     ends = np.linspace(0, n, folds + 1).round().astype(int)
     splits = []
     for first, last in pairwise(ends.tolist()):
         rows = np.arange(n)
         rest = rows[(rows < first - gap) | (rows >= last + gap)]
-        count = int(valid_fraction * len(rest))
+        count = round(valid_fraction * len(rest))
         # The stretch at the far end of the rest from the test part's side of the middle.
         valid = rest[:count] if first >= n - last else rest[len(rest) - count :]
         away = (rest < valid.min(initial=n) - gap) | (rest > valid.max(initial=-1) + gap)

@@ -61,7 +61,7 @@ def cross_fitted(
     *,
     seed: int,
     permutations: int = 0,
-    ordered: bool = False,
+    block_length: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> CrossFit:
@@ -87,7 +87,8 @@ def cross_fitted(
         splits: Train, validation and test rows; test parts hold each row once.
         seed: Of fits and of the order of shifts.
         permutations: Shifts for the p-value.
-        ordered: Whether rows are a series, whose order shifts must keep.
+        block_length: For a series: shifts keep its order, and are no shorter than this, since
+            rows that near depend on each other.
         progress: Told (fits done, fits in all).
         options: Of the fit, by name, and of :func:`~relatum.mi.methods.relative_method` for rpc.
     """
@@ -103,7 +104,7 @@ def cross_fitted(
     for index, split in enumerate(splits):
         if progress is not None:
             progress(index, len(splits))
-        fold = _fold(x, y, split, fit, seed + index, permutations, ordered)
+        fold = _fold(x, y, split, fit, seed + index, permutations, block_length)
         folds.append(fold)
         terms[split.test] = fold.reading.terms
         share[split.test], part[split.test] = fold.share, fold.gaussian
@@ -147,13 +148,14 @@ def _fitter(method: str, options: dict[str, Any]) -> _Fit:
 
 
 def _fold(
-    x: Side, y: Side, split: Split, fit: _Fit, seed: int, permutations: int, ordered: bool
+    x: Side, y: Side, split: Split, fit: _Fit, seed: int, permutations: int, block: int | None
 ) -> _Fold:
     train, valid, test = split
     fitted, how = fit(x[train], y[train], (x[valid], y[valid]), seed)
     random = np.random.default_rng(seed)
-    order = np.arange(len(test)) if ordered else random.permutation(len(test))
-    reading, shifted = _read(fitted, how, x[test[order]], y[test[order]], permutations, random)
+    order = random.permutation(len(test)) if block is None else np.arange(len(test))
+    gap = block or 1
+    reading, shifted = _read(fitted, how, x[test[order]], y[test[order]], permutations, random, gap)
     few = train[:: max(1, len(train) // 1000)]
     on_train, _ = _read(fitted, how, x[few], y[few], 0, random)
     back = np.argsort(order)
@@ -175,11 +177,13 @@ def _read(
     y: Side,
     permutations: int,
     random: np.random.Generator,
+    gap: int = 1,
 ) -> tuple[Reading, Float64[np.ndarray, " b"]]:
-    """The reading of rows in their order, and the means of log ratios of shifted rows."""
+    """The reading of rows in their order, and the means of log ratios of rows shifted by a gap."""
     n = len(x)
     needed = n - 1 if how is not None and not how.plug_in else permutations
-    shifts = random.permutation(n - 1)[: min(needed, max(_SHIFTS, permutations))] + 1
+    shifts = random.permutation(n + 1 - 2 * gap) + gap
+    shifts = shifts[: min(needed, max(_SHIFTS, permutations))]
     if isinstance(fitted, FittedDoE):
         positives = fitted.log_ratio(x, y)
         logs = [fitted.log_ratio(x, np.roll(y, -shift, 0)) for shift in shifts]
