@@ -95,7 +95,9 @@ def test_independent_sides_without_training(method):
 def test_p_values_are_uniform_under_independence_and_small_under_dependence():
     def p_values(method, n, repeats, **options):
         return np.array([
-            estimate_mi(*normal(n, seed=seed), method, seed=seed, permutations=19, **options).p_value
+            estimate_mi(
+                *normal(n, seed=seed), method, seed=seed, permutations=19, **options
+            ).p_value
             for seed in range(repeats)
         ])  # fmt: skip
 

@@ -9,7 +9,7 @@ import torch
 from relatum import RPC
 from relatum.mi import CRITICS, KernelRatio, NormalScores, Training, fit_critic
 from relatum.mi import start as start_module
-from relatum.mi.fitting import _Judge
+from relatum.mi.training import Judge
 from relatum.mi.gaussian import GaussianRatio
 from relatum.mi.links import link_of
 from relatum.mi.methods import TRAINED
@@ -212,7 +212,7 @@ def test_validation_value_of_many_rows():
     """Beyond 512 rows some shifts stand for all pairs: an estimate of the same number."""
     x, y = dependent(700)
     critic = fit_critic(*dependent(), valid=dependent(100, 1), critic="kernel")
-    judge = _Judge(critic.objective, critic.link, critic.prepared(x, y))
+    judge = Judge(critic.objective, critic.link, critic.prepared(x, y))
     logs = critic.start.matrix(judge.held.x, judge.held.y)
     exact = float(critic.objective(from_matrix(critic.link(torch.from_numpy(logs)))))
     assert judge._value(judge.begun(critic.start)) == pytest.approx(exact, abs=0.02)

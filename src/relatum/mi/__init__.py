@@ -4,7 +4,7 @@ from .columns import Sides, read_sides
 from .discrete import discrete, histogram, mixed
 from .estimate import estimate_mi
 from .fitted import FittedCritic
-from .fitting import CRITICS, Training, fit_critic
+from .fitting import CRITICS, fit_critic
 from .gaussian import GaussianRatio, gaussian
 from .intervals import bootstrap
 from .kernel import KernelRatio
@@ -18,6 +18,7 @@ from .reading import Reading
 from .readouts import log_ratio_of_mean_score, mean_log_ratio
 from .result import MIEstimate
 from .splits import cross_fit
+from .training import Training
 
 __all__ = [
     "CRITICS",

@@ -14,6 +14,7 @@ from .columns import Sides, read_sides
 from .intervals import bootstrap, check_resampling
 from .methods import DOE, METHODS, READERS, TRAINED
 from .reading import Reading
+from .remarks import remarks
 from .result import MIEstimate
 from .splits import Split, cross_fit
 from .trained import cross_fitted
@@ -24,7 +25,6 @@ Progress = Callable[[int, int], None]
 """Told (parts done, parts in all)."""
 
 _FOLDS, _FEW_FOLDS, _MANY_ROWS = 5, 2, 10_000
-_GAP = 3.0  # standard errors, from training to held-out rows or below 0, that are worth a word
 
 
 def estimate_mi(
@@ -124,7 +124,7 @@ def estimate_mi(
         *sides.notes,
         *reading.notes,
         *found.notes,
-        *_remarks(found, interval.standard_error),
+        *remarks(reading, found.train_value, interval.standard_error),
     )
     estimate = MIEstimate(
         value=reading.value,
@@ -213,8 +213,8 @@ def _trained(sides: Sides, how: _How, seeds: int, progress: Progress | None) -> 
         settings={**readings[0].settings, "folds": len(splits), "seeds": seeds},
     )
     if spread is not None:
-        error = float(np.hypot(reading.terms.std(ddof=1) / math.sqrt(len(reading.terms)),
-                               spread / math.sqrt(seeds)))  # fmt: skip
+        of_rows = reading.terms.std(ddof=1) / math.sqrt(len(reading.terms))
+        error = math.hypot(reading.standard_error or of_rows, spread / math.sqrt(seeds))
         reading = replace(reading, standard_error=error)
     p_values = [one.p_value for one in found if one.p_value is not None]
     p_value = _combined(p_values) if p_values else None
@@ -272,34 +272,3 @@ def _no_p(how: _How) -> tuple[str, ...]:
     if how.groups is None or how.permutations == 0:
         return ()
     return ("no p-value: rows of a group are not exchangeable with those of others",)
-
-
-def _remarks(found: _Found, error: float) -> list[str]:
-    """What a person should know before quoting the number."""
-    reading, notes = found.reading, []
-    if not math.isfinite(reading.value):
-        notes.append("the value is not finite: the method failed on these data")
-    elif reading.value + _GAP * error < 0:
-        notes.append(
-            "the estimate is clearly below 0, where mutual information cannot be: what was fitted "
-            "is worse than nothing on new rows; give more rows, fewer columns or another method"
-        )
-    elif reading.value < 0:
-        notes.append(
-            "the estimate is negative, as estimates near 0 can be: mutual information itself is not"
-        )
-    if outside := reading.counts.get("below", 0) + reading.counts.get("above", 0):
-        notes.append(
-            f"{outside} of {len(reading.terms)} scores lie outside the range of the optimal critic "
-            f"({reading.counts['below']} below, {reading.counts['above']} above) and have no "
-            f"density ratio; {reading.counts['replaced']} of them were replaced, by the policy "
-            f"outside={reading.settings['outside']!r}"
-        )
-    if found.train_value is not None and math.isfinite(found.train_value):
-        gap = found.train_value - reading.value
-        if gap > max(_GAP * error, 0.1):
-            notes.append(
-                f"the rows trained on read {gap:.2f} nats more than the held-out ones: the critic "
-                "fits noise, and the truth may lie between; more rows would help"
-            )
-    return notes

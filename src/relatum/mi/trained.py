@@ -210,10 +210,14 @@ def _in_closed_form(
     except ValueError:  # too few rows for the columns, or columns that depend on each other
         return reading
     terms = reading.terms + share * (whole.terms - part)
+    # In many columns the closed form knows more of its error than its terms show.
+    own, n = whole.standard_error or 0.0, len(terms)
+    beyond = share.mean() ** 2 * max(0.0, own**2 - whole.terms.var(ddof=1) / n)
     return replace(
         reading,
         value=float(terms.mean()),
         terms=terms,
+        standard_error=math.sqrt(terms.var(ddof=1) / n + beyond) if beyond > 0 else None,
         settings={**reading.settings, "gaussian_part": whole.value},
     )
 
