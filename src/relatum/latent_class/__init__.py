@@ -4,6 +4,7 @@ Unlabelled pairs come from hidden classes; the contrastive risk of an encoder bo
 linear classifier on it can tell the classes apart.
 """
 
-from .model import Contrasts, FiniteModel, Pairs, SampledModel
+from .model import FiniteModel
+from .sampling import Contrasts, Pairs, SampledModel
 
 __all__ = ["Contrasts", "FiniteModel", "Pairs", "SampledModel"]
