@@ -5,6 +5,39 @@ linear classifier on it can tell the classes apart.
 """
 
 from .model import FiniteModel
+from .risks import (
+    class_spreads,
+    collision_risk,
+    directional_spread,
+    margin_risk,
+    mean_classifier_losses,
+    mean_classifier_risk,
+    mean_scores,
+    noncollision_risk,
+    pair_losses,
+    pairwise_error,
+    score_variances,
+    spread,
+    unsupervised_risk,
+)
 from .sampling import Contrasts, Pairs, SampledModel
 
-__all__ = ["Contrasts", "FiniteModel", "Pairs", "SampledModel"]
+__all__ = [
+    "Contrasts",
+    "FiniteModel",
+    "Pairs",
+    "SampledModel",
+    "class_spreads",
+    "collision_risk",
+    "directional_spread",
+    "margin_risk",
+    "mean_classifier_losses",
+    "mean_classifier_risk",
+    "mean_scores",
+    "noncollision_risk",
+    "pair_losses",
+    "pairwise_error",
+    "score_variances",
+    "spread",
+    "unsupervised_risk",
+]

@@ -1,13 +1,25 @@
-"""What a law, a count or a table of numbers must be, said once."""
+"""What a law, a count, a table of numbers and the name of a loss must be, said once."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ROUNDING", "Array", "check_count", "check_law", "checked_prior", "finite_array"]
+from ..surrogates import SURROGATES, HingeSurrogate, LogisticSurrogate
+
+__all__ = [
+    "ROUNDING",
+    "Array",
+    "check_count",
+    "check_law",
+    "checked_prior",
+    "finite_array",
+    "losses_of",
+    "surrogate",
+]
 
 ROUNDING = 1e-9
 """Sums of probabilities may be off by rounding, not by a forgotten normalisation."""
@@ -50,3 +62,15 @@ def check_count(name: str, value: int) -> None:
     """Raises ValueError below 1."""
     if value < 1:
         raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def surrogate(loss: str) -> HingeSurrogate | LogisticSurrogate:
+    """The loss of this name, with its constants."""
+    if loss not in SURROGATES:
+        raise ValueError(f"loss must be one of {', '.join(SURROGATES)}, got {loss!r}")
+    return cast(HingeSurrogate | LogisticSurrogate, SURROGATES[loss])
+
+
+def losses_of(loss: str, scores: Array) -> Array:
+    """The loss of each score difference (negative − positive), in float64."""
+    return np.asarray(surrogate(loss)(torch.from_numpy(scores)))
