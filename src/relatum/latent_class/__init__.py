@@ -21,15 +21,28 @@ from .risks import (
     unsupervised_risk,
 )
 from .sampling import Contrasts, Pairs, SampledModel
+from .supervised import (
+    LinearMinimum,
+    SupervisedRisk,
+    ball_lower_bound,
+    linear_minimum,
+    linear_risk,
+    supervised_risk,
+)
 
 __all__ = [
     "Contrasts",
     "FiniteModel",
+    "LinearMinimum",
     "Pairs",
     "SampledModel",
+    "SupervisedRisk",
+    "ball_lower_bound",
     "class_spreads",
     "collision_risk",
     "directional_spread",
+    "linear_minimum",
+    "linear_risk",
     "margin_risk",
     "mean_classifier_losses",
     "mean_classifier_risk",
@@ -39,5 +52,6 @@ __all__ = [
     "pairwise_error",
     "score_variances",
     "spread",
+    "supervised_risk",
     "unsupervised_risk",
 ]
