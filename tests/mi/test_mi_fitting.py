@@ -191,7 +191,7 @@ def held_out_value(critic, valid):
 @pytest.mark.parametrize("objective", [RPC(1.0, 0.05, 1.0), DV()], ids=["rpc", "dv"])
 def test_early_stopping_leaves_the_best_state(objective):
     data, valid = dependent(60), dependent(40, 1)
-    plan = {"check_every": 5, "patience": 3, "width": 32, "learning_rate": 0.01}
+    plan = {"check_every": 5, "patience": 3, "width": 16, "learning_rate": 0.01}
     critics = [
         fit_critic(*data, valid=valid, critic="joint", objective=objective, steps=steps, **plan)
         for steps in range(5, 80, 5)

@@ -14,6 +14,7 @@ from .columns import Sides, read_sides
 from .intervals import bootstrap, check_resampling
 from .methods import DOE, METHODS, READERS, TRAINED
 from .reading import Reading
+from .remarks import remarks
 from .result import MIEstimate
 from .splits import Split, cross_fit
 from .trained import cross_fitted
@@ -24,7 +25,6 @@ Progress = Callable[[int, int], None]
 """Told (parts done, parts in all)."""
 
 _FOLDS, _FEW_FOLDS, _MANY_ROWS = 5, 2, 10_000
-_GAP = 3.0  # standard errors, from training to held-out rows or below 0, that are worth a word
 
 
 def estimate_mi(
@@ -123,7 +123,7 @@ def estimate_mi(
         *sides.notes,
         *reading.notes,
         *found.notes,
-        *_remarks(found, interval.standard_error),
+        *remarks(reading, found.train_value, interval.standard_error),
     )
     estimate = MIEstimate(
         value=reading.value,
@@ -271,27 +271,3 @@ def _no_p(how: _How) -> tuple[str, ...]:
     if how.groups is None or how.permutations == 0:
         return ()
     return ("no p-value: rows of a group are not exchangeable with those of others",)
-
-
-def _remarks(found: _Found, error: float) -> list[str]:
-    """What a person should know before quoting the number."""
-    reading, notes = found.reading, []
-    if not math.isfinite(reading.value):
-        notes.append("the value is not finite: the method failed on these data")
-    elif reading.value < -_GAP * error:
-        notes.append(
-            "the estimate is negative beyond its error, which mutual information cannot be: the "
-            "fit is worse than none on rows it has not seen"
-        )
-    elif reading.value < 0:
-        notes.append(
-            "the estimate is negative, as estimates near 0 can be: mutual information itself is not"
-        )
-    if found.train_value is not None and math.isfinite(found.train_value):
-        gap = found.train_value - reading.value
-        if gap > max(_GAP * error, 0.1):
-            notes.append(
-                f"the rows trained on read {gap:.2f} nats more than the held-out ones: the critic "
-                "fits noise, and the truth may lie between; more rows would help"
-            )
-    return notes
