@@ -9,6 +9,7 @@ from scipy.signal import lfilter
 from scipy.special import digamma
 
 from relatum.mi import METHODS, estimate_mi
+from relatum.mi.doe import _UNIT
 from relatum.mi.methods import DOE, READERS, TRAINED
 from relatum.mi.tasks import TASKS
 
@@ -528,3 +529,18 @@ def test_unknown_options_are_named(method):
 def test_mistakes(settings, message):
     with pytest.raises(ValueError, match=message):
         estimate_mi(*normal(60), **settings)
+
+
+def test_scale_at_which_densities_of_doe_begin():
+    """The logistic law nearest to a standard normal one, by numerical integration."""
+    from scipy.integrate import quad
+    from scipy.optimize import minimize_scalar
+    from scipy.stats import logistic, norm
+
+    def surprise(log_scale):
+        law = logistic(scale=math.exp(log_scale))
+        return quad(lambda z: -norm.pdf(z) * law.logpdf(z), -12, 12)[0]
+
+    nearest = minimize_scalar(surprise, bounds=(-2, 1), method="bounded").x
+    assert pytest.approx(nearest, abs=1e-4) == _UNIT["logistic"]
+    assert _UNIT["gaussian"] == 0.0
