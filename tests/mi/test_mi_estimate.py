@@ -9,11 +9,13 @@ from scipy.signal import lfilter
 from scipy.special import digamma
 
 from relatum.mi import METHODS, estimate_mi
+from relatum.mi.doe import _UNIT
 from relatum.mi.methods import DOE, READERS, TRAINED
 from relatum.mi.tasks import TASKS
 
 FITTED = [*TRAINED, *DOE]
 FAST = {"critic": "kernel"}  # no training: the start in closed form
+QUICK = {"steps": 40, "folds": 2, "width": 16}
 
 
 def normal(n, d=1, rho=0.0, seed=0):
@@ -44,7 +46,7 @@ def suitable(method, n, rho, seed=0):
 def test_every_method_finds_the_truth(method):
     """Within four standard errors, 0.08 for training that is cut short, 0.2 lost by bins."""
     x, y, truth = suitable(method, 500, 0.75, seed=1)
-    options = {"steps": 60} if method in FITTED else {}
+    options = {"steps": 60, "folds": 2, "width": 32} if method in FITTED else {}
     found = estimate_mi(x, y, method, permutations=9, **options)
     allowed = 4 * found.standard_error + (0.08 if method in FITTED else 0.0)
     low = 0.2 if method == "histogram" else 0.0
@@ -59,8 +61,17 @@ def test_every_method_finds_the_truth(method):
 @pytest.mark.parametrize("method", ["rpc", "nwj", "doe"])
 def test_classes_in_trained_methods(method):
     task = TASKS["table-2x2"]
-    found = estimate_mi(*task.sample(600, 0), method, permutations=0, steps=60)
+    found = estimate_mi(*task.sample(600, 0), method, permutations=0, steps=60, folds=2)
     assert abs(found.value - task.mutual_information) < 4 * found.standard_error + 0.05
+
+
+@pytest.mark.parametrize("method", DOE)
+def test_columns_that_depend_on_each_other_in_doe(method):
+    """Densities are products, but columns are turned until that loses nothing."""
+    x, y = normal(600, 3, 0.7)
+    mixing = np.array([[1.0, 0.9, 0.0], [0.0, 0.5, 0.8], [0.3, 0.0, 1.0]])
+    found = estimate_mi(x, y @ mixing, method, permutations=0, folds=2)
+    assert abs(found.value - information(3, 0.7)) < 4 * found.standard_error + 0.15
 
 
 def test_pointwise_values_are_those_of_the_rows():
@@ -78,7 +89,9 @@ def test_pointwise_values_are_those_of_the_rows():
 @pytest.mark.parametrize("method", FITTED)
 @pytest.mark.parametrize("d", [1, 20])
 def test_independent_sides_are_not_read_as_dependent(method, d):
-    found = estimate_mi(*normal(200, d, seed=5), method, permutations=0, steps=40)
+    found = estimate_mi(
+        *normal(200, d, seed=5), method, permutations=0, steps=30, folds=2, width=32
+    )
     assert found.interval[0] <= 0.05 or found.warnings
 
 
@@ -94,12 +107,12 @@ def test_independent_sides_without_training(method):
 
 def test_p_values_are_uniform_under_independence_and_small_under_dependence():
     def p_values(method, n, repeats, **options):
-        return np.array([
-            estimate_mi(
-                *normal(n, seed=seed), method, seed=seed, permutations=19, **options
-            ).p_value
+        options |= {"permutations": 19}
+        found = [
+            estimate_mi(*normal(n, seed=seed), method, seed=seed, **options)
             for seed in range(repeats)
-        ])  # fmt: skip
+        ]
+        return np.array([one.p_value for one in found])
 
     for found in (p_values("gaussian", 30, 80), p_values("rpc", 100, 30, folds=2, **FAST)):
         np.testing.assert_allclose(found * 20, np.round(found * 20))  # (1 + k) / 20
@@ -115,9 +128,15 @@ def test_p_values_are_uniform_under_independence_and_small_under_dependence():
     assert found.permutations == 19 and found.p_value == 0.05
 
 
-def test_a_critic_without_words_says_so():
-    found = estimate_mi(*normal(300), permutations=0, learning_rate=1e-30)
-    assert abs(found.value) < 0.02
+def test_a_value_of_exactly_zero_and_one_far_below_are_explained():
+    x, y = normal(60, 10, seed=1)
+    found = estimate_mi(x, y, "doe", permutations=0, steps=20)
+    assert found.value == 0 and found.interval == (0, 0)
+    assert any("exactly 0" in warning for warning in found.warnings)
+    # A balanced table, where the correction alone is left.
+    found = estimate_mi(np.arange(400) % 4, np.arange(400) // 4 % 4, "discrete", permutations=0)
+    assert found.value == pytest.approx(-9 / 800)
+    assert any("negative, as estimates near 0" in warning for warning in found.warnings)
 
 
 # Invariance
@@ -150,7 +169,7 @@ def test_untrained_methods_are_symmetric_and_blind_to_order(method):
 @pytest.mark.parametrize("method", ["rpc", "cpc", "dv", "doe"])
 def test_trained_methods_are_nearly_symmetric_and_blind_to_order(method):
     x, y = normal(300, 2, 0.7)
-    options = {"permutations": 0, "steps": 40}
+    options = {"permutations": 0, **QUICK}
     plain = estimate_mi(x, y, method, **options)
     order = np.random.default_rng(0).permutation(300)
     for sides in ((y, x), (x[order], y[order])):
@@ -179,7 +198,10 @@ def test_processing_adds_no_information(method):
 def test_the_seed_is_all_that_is_random(method):
     x, y = normal(120, 1, 0.6)
     kept = x.copy(), y.copy()
-    options = {"permutations": 9, **({"steps": 10, "folds": 2} if method in FITTED else {})}
+    options = {
+        "permutations": 9,
+        **({"steps": 40, "folds": 2, "width": 16} if method in FITTED else {}),
+    }
     torch.manual_seed(1)
     states = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     first = estimate_mi(x, y, method, seed=3, **options)
@@ -218,7 +240,7 @@ def test_groups_keep_copies_together():
     """Three copies of each row: without groups critics meet rows that they were trained on."""
     x, y = (np.repeat(side, 3, axis=0) for side in normal(100, 10, seed=2))
     groups = np.repeat(np.arange(100), 3)
-    found = estimate_mi(x, y, groups=groups, steps=40)
+    found = estimate_mi(x, y, groups=groups, steps=40, folds=3, width=32)
     assert found.interval[0] <= 0.05
     assert found.p_value is None and any("no p-value" in w for w in found.warnings)
     assert found.settings["groups"] == 100
@@ -249,6 +271,12 @@ def test_series(method):
     assert found.p_value == 0.05
     rows = estimate_mi(x, y, method, permutations=0, **options)
     assert found.standard_error > 1.5 * rows.standard_error
+
+
+def test_near_rows_of_a_series_are_no_negatives():
+    """Of a stretch of 80 rows, shifts by 20 to 60 are no nearer than 20 around."""
+    found = estimate_mi(*series(400, 0.5, 0), block_length=20, permutations=199, **FAST)
+    assert found.permutations == 41
 
 
 # Reports
@@ -501,3 +529,18 @@ def test_unknown_options_are_named(method):
 def test_mistakes(settings, message):
     with pytest.raises(ValueError, match=message):
         estimate_mi(*normal(60), **settings)
+
+
+def test_scale_at_which_densities_of_doe_begin():
+    """The logistic law nearest to a standard normal one, by numerical integration."""
+    from scipy.integrate import quad
+    from scipy.optimize import minimize_scalar
+    from scipy.stats import logistic, norm
+
+    def surprise(log_scale):
+        law = logistic(scale=math.exp(log_scale))
+        return quad(lambda z: -norm.pdf(z) * law.logpdf(z), -12, 12)[0]
+
+    nearest = minimize_scalar(surprise, bounds=(-2, 1), method="bounded").x
+    assert pytest.approx(nearest, abs=1e-4) == _UNIT["logistic"]
+    assert _UNIT["gaussian"] == 0.0

@@ -9,11 +9,11 @@ import torch
 from relatum import RPC
 from relatum.mi import CRITICS, KernelRatio, NormalScores, Training, fit_critic
 from relatum.mi import start as start_module
-from relatum.mi.training import Judge
 from relatum.mi.gaussian import GaussianRatio
 from relatum.mi.links import link_of
 from relatum.mi.methods import TRAINED
 from relatum.mi.start import Start
+from relatum.mi.training import Judge
 from relatum.objectives import DV, NWJ, chi_square
 from relatum.scores import from_matrix, sampled
 
@@ -191,7 +191,7 @@ def held_out_value(critic, valid):
 @pytest.mark.parametrize("objective", [RPC(1.0, 0.05, 1.0), DV()], ids=["rpc", "dv"])
 def test_early_stopping_leaves_the_best_state(objective):
     data, valid = dependent(60), dependent(40, 1)
-    plan = {"check_every": 5, "patience": 3, "width": 32, "learning_rate": 0.01}
+    plan = {"check_every": 5, "patience": 3, "width": 16, "learning_rate": 0.01}
     critics = [
         fit_critic(*data, valid=valid, critic="joint", objective=objective, steps=steps, **plan)
         for steps in range(5, 80, 5)

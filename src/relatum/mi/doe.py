@@ -20,6 +20,9 @@ __all__ = ["DoE", "Family", "FittedDoE", "fit_doe"]
 
 Family = Literal["gaussian", "logistic"]
 
+# Log scale of the member of the family that is nearest to a standard normal law.
+_UNIT: dict[Family, float] = {"gaussian": 0.0, "logistic": -0.55893}
+
 _MAX_NORM = 10.0
 _STEPS, _BATCH, _CHECK, _PATIENCE, _RATE, _DECAY = 600, 256, 20, 6, 3e-3, 1e-3
 
@@ -79,6 +82,7 @@ class DoE(nn.Module):
 
     def _surprise(self, y: Tensor, parameters: Tensor) -> Tensor:
         location, log_scale = parameters.chunk(2, -1)
+        log_scale = log_scale + _UNIT[self.family]
         w = (y - location) * (-log_scale).exp()
         if self.family == "gaussian":
             surprise = w.square() / 2 + math.log(2 * math.pi) / 2
