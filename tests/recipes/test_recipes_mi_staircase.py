@@ -17,9 +17,10 @@ from relatum.recipes import mi_staircase
 from relatum.recipes.mi_staircase import Staircase
 from relatum.recipes.staircase import LEVELS, TASKS, TRAININGS, Plan, oracle
 from relatum.recipes.staircase.cells import Cell, read_json, train_cell
-from relatum.recipes.staircase.estimators import READINGS, DoE
+from relatum.recipes.staircase.estimators import READINGS
 from relatum.recipes.staircase.oracle import _difference_density, published_reading
 from relatum.recipes.staircase.reference import AUTHORS, read_reference
+from relatum.recipes.staircase.schedules import Schedule, longer_training
 from relatum.recipes.staircase.summary import Level
 from relatum.recipes.staircase.task import correlation, level_of, log_ratio_matrix, sample_pairs
 from relatum.recipes.staircase.verdict import verdicts
@@ -130,15 +131,17 @@ def test_readings_of_one_critic():
 def test_difference_of_entropies_is_of_densities(family):
     """The cross-entropies are those of scipy's laws."""
     law = stats.norm if family == "gaussian" else stats.logistic
-    model = DoE("doe", 8, family).double()
-    torch.nn.init.normal_(model.free)
+    name = {"gaussian": "doe", "logistic": "doe-logistic"}[family]
+    model = TRAININGS[name](8).double()
+    densities = model.densities
+    torch.nn.init.normal_(densities.free)
     x, y = sample_pairs(2.0, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     batch = model(x, y)
-    location, log_scale = model.free.detach().numpy().reshape(2, 20)
+    location, log_scale = densities.free.detach().numpy().reshape(2, 20)
     alone = -law.logpdf(y, location, np.exp(log_scale)).sum(1).mean()
-    location, log_scale = model.network(x).detach().numpy().reshape(6, 2, 20).swapaxes(0, 1)
+    location, log_scale = densities.network(x).detach().numpy().reshape(6, 2, 20).swapaxes(0, 1)
     given = -law.logpdf(y, location, np.exp(log_scale)).sum(1).mean()
-    assert batch.readings["doe"] == pytest.approx(alone - given)
+    assert batch.readings[name] == pytest.approx(alone - given)
     assert batch.loss.item() == pytest.approx(alone + given)
 
 
@@ -230,6 +233,55 @@ def test_verdicts_follow_the_numbers():
     assert "It does not, here" in inside
 
 
+def _schedule(steps, published, right):
+    """Biases of two readings, the same on both tasks."""
+    levels = {
+        (task, name): [_level(i, i + bias, 0.1) for i, bias in zip(LEVELS, biases, strict=True)]
+        for task in TASKS
+        for name, biases in (("rpc-published", published), ("rpc", right))
+    }
+    return Schedule(Plan(steps, 4, 8, 1e-3, 1), levels, "4 trainings")
+
+
+def test_longer_training():
+    """Signs, counts and means, from biases that anyone can check by eye."""
+    short = _schedule(100, (-1, -1, -1, -1, -1), (-2, -2, -2, -2, -2))
+    long = _schedule(1000, (1, 1, 0.5, -0.5, -2), (-0.5, -0.5, -0.5, -0.25, -1))
+    text = "\n".join(longer_training(short, long, oracle(2, 8), None))
+    assert "up at low and down at high mutual information: in 2 of 4 cases" in text
+    assert "nearer at most levels: RPC, right read-out, in 2 of 4." in text
+    line = "* gaussian, 100 steps: the published read-out is too high at no level, too low at 2, 4,"
+    assert line in text
+    line = "too high at 2, 4, 6 nats, too low at 8, 10 nats: up at low and down at high. Nearer"
+    assert line in text
+    assert text.count("right read-out, at 0 of 5 levels") == 2
+    assert text.count("right read-out, at 4 of 5 levels") == 2  # the third is a tie
+    row = "| RPC, right read-out, 1,000 steps | −0.50 | −0.50 | −0.50 | −0.25 | −1.00 | 0.55 |"
+    assert row in text
+    # Down at low and up at high is not the claim.
+    other = _schedule(100, (-1, -1, 1, 1, 1), (0, 0, 0, 0, 0))
+    assert "in 0 of 4 cases" in "\n".join(longer_training(other, other, oracle(2, 8), None))
+
+
+def test_page_with_longer_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(mi_staircase, "ORACLE_BATCHES", 3)
+    longer, page = tmp_path / "longer", tmp_path / "mi.md"
+    some = TINY | {"preset": "rpc-long"}
+    mi_staircase.main(Staircase(**some | {"steps": 40}, out=longer, cells="gaussian-*"), QUIET)
+    names = sorted(path.stem for path in longer.iterdir())
+    assert names == ["gaussian-rpc-0", "gaussian-rpc-logit-0"]
+    shared = {"out": tmp_path / "cells", "cells": "gaussian-rpc*", "page": page}
+    mi_staircase.main(Staircase(**TINY, **shared, longer=longer), QUIET)
+    text = page.read_text(encoding="utf-8")
+    assert "## With longer training\n\n40 steps, width 4" in text
+    assert re.search(r"in [012] of 2 cases", text)
+    with pytest.raises(ValueError, match="--longer .* is not a folder"):
+        mi_staircase.main(Staircase(**TINY, **shared, longer=tmp_path / "no"), QUIET)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunError, match="empty has no finished cell"):
+        mi_staircase.main(Staircase(**TINY, **shared, longer=tmp_path / "empty"), QUIET)
+
+
 @pytest.mark.shared_data
 def test_the_authors_curves(shared_data):
     reference = read_reference(shared_data / "mi")
@@ -243,6 +295,7 @@ def test_settings():
     paper = Staircase().plan()
     assert (paper.steps, paper.width, paper.batch_size, paper.seeds) == (20_000, 512, 128, 3)
     assert len(paper.cells()) == 3 * 2 * len(TRAININGS)
+    assert len(Staircase(preset="rpc-long").plan().cells()) == 2 * 2 * 2
     assert Staircase(preset="cpu", width=7).plan().width == 7
     for given, message in [
         ({"steps": 3}, "steps must be at least 20, got 3"),

@@ -19,7 +19,7 @@ from ...runs import RunError, atomic_write, strict_json
 from .estimators import READINGS, TRAININGS
 from .task import LEVELS, TASKS, level_of, sample_pairs
 
-__all__ = ["BLOCK", "Cell", "Plan", "read_cells", "read_json", "train_cell"]
+__all__ = ["BLOCK", "Cell", "Plan", "read_cells", "read_folder", "read_json", "train_cell"]
 
 BLOCK = 20  # steps that a point of a curve is the mean of
 
@@ -38,6 +38,7 @@ class Plan:
         batch_size: Fresh pairs a step.
         learning_rate: Of Adam.
         seeds: Seeds 0, 1, ...
+        trainings: Names of what is trained.
     """
 
     steps: int
@@ -45,10 +46,11 @@ class Plan:
     batch_size: int
     learning_rate: float
     seeds: int
+    trainings: tuple[str, ...] = tuple(TRAININGS)
 
     def cells(self) -> list[Cell]:
         """All cells, seeds outermost: a run that is cut short has one seed of everything."""
-        every = product(range(self.seeds), TASKS, TRAININGS)
+        every = product(range(self.seeds), TASKS, self.trainings)
         return [Cell(task, training, seed) for seed, task, training in every]
 
 
@@ -131,6 +133,25 @@ def read_cells(plan: Plan, folder: Path) -> dict[Cell, dict[str, Any]]:
     return found
 
 
+def read_folder(folder: Path) -> tuple[Plan, dict[Cell, dict[str, Any]]]:
+    """The finished cells of a folder, and the plan that they were made with.
+
+    Raises:
+        RunError: If there are none, if they do not share their settings, or if one is damaged.
+    """
+    records = [read_json(path) for path in sorted(folder.glob("*-*-*.json"))]
+    if not records:
+        raise RunError(f"{folder} has no finished cell")
+    cells = [Cell(**record["cell"]) for record in records]
+    trainings = {cell.training for cell in cells}
+    plan = Plan(
+        **records[0]["plan"],
+        seeds=1 + max(cell.seed for cell in cells),
+        trainings=tuple(name for name in TRAININGS if name in trainings),
+    )
+    return plan, read_cells(plan, folder)
+
+
 def read_json(path: Path) -> Any:
     """Strict JSON with its numbers that are none put back.
 
@@ -148,8 +169,9 @@ def read_json(path: Path) -> Any:
 
 
 def _shared(plan: Plan) -> dict[str, Any]:
-    """What must agree for a cell to be taken over; more seeds may be added later."""
-    return {name: value for name, value in asdict(plan).items() if name != "seeds"}
+    """What must agree for a cell to be taken over; seeds and trainings only say which there are."""
+    counted = ("seeds", "trainings")
+    return {name: value for name, value in asdict(plan).items() if name not in counted}
 
 
 def _summary(curve: Float64[np.ndarray, " steps"]) -> dict[str, Any]:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.functional import softplus
 
 from ...base import InformationObjective, Scores
 from ...critics import JointMLP
+from ...mi.doe import DoE, Family
 from ...mi.objectives import MINE, SMILE, TUBA, Baselined
 from ...mi.readouts import log_ratio_of_mean_score, mean_log_ratio
 from ...objectives import CPC, DV, JS, NWJ, RPC
@@ -24,7 +23,7 @@ from ...relative import relative_score
 from ...scores import from_matrix
 from .task import DIM
 
-__all__ = ["LOGIT", "PAPER", "READINGS", "TRAININGS", "Batch", "DoE"]
+__all__ = ["LOGIT", "PAPER", "READINGS", "TRAININGS", "Batch"]
 
 PAPER: Final = (1.0, 1e-4, 1.0)
 LOGIT: Final = (1.0, 1e-2, 1.0)
@@ -115,51 +114,19 @@ class RelativeLogit(AllPairs):
         return Batch(loss, {self.name: float(matrix.detach().diagonal().mean())})
 
 
-class DoE(nn.Module):
-    r"""Difference of entropies, :math:`\hat H(Y) - \hat H(Y \mid X)`: no bound to either side.
-
-    Both densities are products of a location-scale family; those of y given x come from a network
-    of x, those of y alone are free numbers. Each cross-entropy is minimised for itself.
-
-    Args:
-        name: Of the reading.
-        width: Of the two hidden layers.
-        family: "gaussian" or "logistic".
-
-    References:
-        Formal Limitations on the Measurement of Mutual Information (McAllester & Stratos, 2020),
-        section 4. https://arxiv.org/abs/1811.04251
-    """
+class EntropyDifference(nn.Module):
+    """DoE: its two cross-entropies are minimised together, and their difference is read."""
 
     max_norm = 10.0
 
-    def __init__(self, name: str, width: int, family: Literal["gaussian", "logistic"]) -> None:
+    def __init__(self, name: str, width: int, family: Family) -> None:
         super().__init__()
-        self.name, self.family = name, family
-        self.free = nn.Parameter(torch.zeros(2 * DIM))
-        self.network = _perceptron(width, 2 * DIM)
+        self.name, self.densities = name, DoE(DIM, DIM, width, family)
 
     def forward(self, x: Float[Tensor, "n 20"], y: Float[Tensor, "n 20"]) -> Batch:
-        """Both cross-entropies of the batch."""
-        alone = self._cross_entropy(y, self.free)
-        given = self._cross_entropy(y, self.network(x))
+        """The batch's loss and reading."""
+        alone, given = self.densities(x, y)
         return Batch(alone + given, {self.name: float((alone - given).detach())})
-
-    def _cross_entropy(self, y: Tensor, parameters: Tensor) -> Tensor:
-        location, log_scale = parameters.chunk(2, -1)
-        w = (y - location) * (-log_scale).exp()
-        if self.family == "gaussian":
-            surprise = w.square() / 2 + math.log(2 * math.pi) / 2
-        else:
-            surprise = w + 2 * softplus(-w)
-        return (surprise + log_scale).sum(-1).mean()
-
-
-def _perceptron(width: int, out: int) -> nn.Sequential:
-    return nn.Sequential(
-        *(nn.Linear(DIM, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()),
-        nn.Linear(width, out),
-    )
 
 
 def _critic(width: int) -> JointMLP:
@@ -170,7 +137,7 @@ def _log_baseline(width: int) -> nn.Module:
     return nn.Sequential(nn.Linear(DIM, width), nn.ReLU(), nn.Linear(width, 1))
 
 
-TRAININGS: Final[dict[str, Callable[[int], AllPairs | DoE]]] = {
+TRAININGS: Final[dict[str, Callable[[int], AllPairs | EntropyDifference]]] = {
     "cpc": lambda width: AllPairs("cpc", _critic(width), CPC()),
     "nwj": lambda width: AllPairs("nwj", _critic(width), NWJ()),
     "js": lambda width: JensenShannon("js", _critic(width), JS()),
@@ -179,7 +146,7 @@ TRAININGS: Final[dict[str, Callable[[int], AllPairs | DoE]]] = {
     "tuba": lambda width: AllPairs("tuba", Baselined(_critic(width), _log_baseline(width)), TUBA()),
     "rpc": lambda width: Relative("rpc", _critic(width), RPC(*PAPER)),
     "rpc-logit": lambda width: RelativeLogit("rpc-logit", _critic(width), RPC(*LOGIT)),
-    "doe": lambda width: DoE("doe", width, "gaussian"),
-    "doe-logistic": lambda width: DoE("doe-logistic", width, "logistic"),
+    "doe": lambda width: EntropyDifference("doe", width, "gaussian"),
+    "doe-logistic": lambda width: EntropyDifference("doe-logistic", width, "logistic"),
 }
 """What is trained, by name; each takes the width of its two hidden layers."""

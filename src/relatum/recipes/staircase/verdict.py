@@ -10,7 +10,7 @@ from .summary import TITLES, Level
 from .tables import short, signed, table
 from .task import LEVELS, TASKS
 
-__all__ = ["verdicts"]
+__all__ = ["errors", "listed", "nearer", "scatter_against", "verdicts"]
 
 Levels = Mapping[tuple[str, str], Sequence[Level]]
 Outside = Mapping[str, Sequence[tuple[float, float]]]
@@ -26,7 +26,7 @@ def verdicts(levels: Levels, outside: Outside, perfect: Oracle) -> Iterable[str]
     yield from _below_floor(levels, perfect)
     yield from _range(outside)
     yield from _read_outs(levels, perfect)
-    yield from _errors(levels)
+    yield from errors(levels)
 
 
 def _scatter(levels: Levels) -> Iterable[str]:
@@ -34,22 +34,9 @@ def _scatter(levels: Levels) -> Iterable[str]:
     rows, said = [], []
     for rival in ("smile", "doe", "doe-logistic"):
         for name in ("rpc", "rpc-logit", "rpc-published"):
-            found = {
-                task: _ratios(levels[task, name], levels[task, rival])
-                for task in TASKS
-                if (task, name) in levels and (task, rival) in levels
-            }
-            for task, ratios in found.items():
-                listed = (f"{ratio:.2f}" for ratio in ratios)
-                rows.append([f"{TITLES[name]} / {TITLES[rival]}, {task}", *listed])
-            ratios = [ratio for task in found for ratio in found[task]]
-            if ratios:
-                lower = sum(ratio < 1 / _EQUAL for ratio in ratios)
-                higher = sum(ratio > _EQUAL for ratio in ratios)
-                said.append(
-                    f"* {TITLES[name]} against {TITLES[rival]}: lower at {lower}, equal at "
-                    f"{len(ratios) - lower - higher}, higher at {higher} of {len(ratios)}"
-                )
+            found, line = scatter_against(levels, name, rival)
+            rows += found
+            said += [line] if line else []
     if said:
         counts = "\n".join(said)
         yield (
@@ -59,8 +46,28 @@ def _scatter(levels: Levels) -> Iterable[str]:
         yield table(["noise over noise", *(f"I = {truth:g}" for truth in LEVELS)], rows)
 
 
-def _ratios(ours: Sequence[Level], theirs: Sequence[Level]) -> list[float]:
-    return [one.noise / other.noise for one, other in zip(ours, theirs, strict=True)]
+def scatter_against(levels: Levels, name: str, rival: str) -> tuple[list[list[str]], str]:
+    """Rows of noise over the rival's noise, one a task, and a line that counts them."""
+    ratios = {
+        task: [
+            one.noise / other.noise
+            for one, other in zip(levels[task, name], levels[task, rival], strict=True)
+        ]
+        for task in TASKS
+        if (task, name) in levels and (task, rival) in levels
+    }
+    rows = [
+        [f"{TITLES[name]} / {TITLES[rival]}, {task}", *(f"{ratio:.2f}" for ratio in found)]
+        for task, found in ratios.items()
+    ]
+    every = [ratio for found in ratios.values() for ratio in found]
+    lower = sum(ratio < 1 / _EQUAL for ratio in every)
+    higher = sum(ratio > _EQUAL for ratio in every)
+    line = (
+        f"* {TITLES[name]} against {TITLES[rival]}: lower at {lower}, equal at "
+        f"{len(every) - lower - higher}, higher at {higher} of {len(every)}"
+    )
+    return rows, line if every else ""
 
 
 def _below_floor(levels: Levels, perfect: Oracle) -> Iterable[str]:
@@ -75,10 +82,10 @@ def _below_floor(levels: Levels, perfect: Oracle) -> Iterable[str]:
                 where = ", ".join(f"{one.truth:g} ({signed(one.bias)})" for one in low)
                 said.append(f"* {TITLES[name]}, {task}: {where}")
     if said:
-        listed, lines = ", ".join(f"{floors[truth]:.2f}" for truth in LEVELS), "\n".join(said)
+        exact, lines = ", ".join(f"{floors[truth]:.2f}" for truth in LEVELS), "\n".join(said)
         yield (
             "**Is little scatter a virtue?** The mean of the exact log ratios of a batch scatters "
-            f"by {listed} nats. A reading that scatters less does not follow them: it saturates, "
+            f"by {exact} nats. A reading that scatters less does not follow them: it saturates, "
             f"or its critic is not there yet. Levels where that is so, with the bias:\n\n{lines}"
         )
 
@@ -112,8 +119,8 @@ def _read_outs(levels: Levels, perfect: Oracle) -> Iterable[str]:
     under = [f"{truth:g}" for truth, bias in zip(truths, off, strict=True) if bias < 0]
     yield (
         "**The published read-out errs up at low and down at high mutual information?** At the "
-        f"perfect critic it reads too much at {_listed(over)} nats and too little at "
-        f"{_listed(under)}; the right one is exact. So that error is the read-out's, and not the "
+        f"perfect critic it reads too much at {listed(over)} nats and too little at "
+        f"{listed(under)}; the right one is exact. So that error is the read-out's, and not the "
         "training's."
     )
     for task in TASKS:
@@ -128,44 +135,52 @@ def _trained(task: str, levels: Levels) -> str:
     for name in ("rpc-published", "rpc", "rpc-logit"):
         if (task, name) not in levels:
             continue
-        biases = ", ".join(signed(level.bias) for level in levels[task, name])
-        closer = sum(
-            abs(ours.bias) < abs(theirs.bias)
-            for ours, theirs in zip(levels[task, name], published, strict=True)
-        )
+        off = ", ".join(signed(level.bias) for level in levels[task, name])
+        closer = nearer(levels[task, name], published)
         than = "" if name == "rpc-published" else f"; closer than published at {closer} of 5 levels"
-        lines.append(f"* {TITLES[name]}: {biases}{than}")
+        lines.append(f"* {TITLES[name]}: {off}{than}")
     excess = [
         one.mean - right.mean for one, right in zip(published, levels[task, "rpc"], strict=True)
     ]
     above = sum(one > 0 for one in excess)
     low = sum(level.bias < 0 for level in levels[task, "rpc"])
-    listed = "\n".join(lines)
+    biases = "\n".join(lines)
     return (
-        f"With trained critics, {task}, bias in nats:\n\n{listed}\n\nThe right read-out is too low "
+        f"With trained critics, {task}, bias in nats:\n\n{biases}\n\nThe right read-out is too low "
         f"at {low} of 5 levels: a critic short of its optimum reads low. From the same scores the "
         f"published one reads more at {above} of 5, by up to {max(excess):.2f}: where it comes "
         "closer to the truth, two errors of opposite sign meet."
     )
 
 
-def _errors(levels: Levels) -> Iterable[str]:
+def nearer(ours: Sequence[Level], theirs: Sequence[Level]) -> int:
+    """At how many levels our absolute bias is smaller."""
+    return sum(abs(one.bias) < abs(other.bias) for one, other in zip(ours, theirs, strict=True))
+
+
+def errors(levels: Levels, when: str = "") -> Iterable[str]:
     """Mean squared error over the five levels, best first."""
     for task in TASKS:
-        errors = {
+        found = {
             name: sum(level.mse for level in levels[task, name]) / len(LEVELS)
             for name in TITLES
             if (task, name) in levels
         }
-        if errors:
-            ranked = sorted(errors, key=lambda name: _last_if_broken(errors[name]))
-            listed = "; ".join(f"{TITLES[name]} {short(errors[name])}" for name in ranked)
-            yield f"**Mean squared error over all levels, {task}**, best first: {listed}."
+        if found:
+            ranked = sorted(found, key=lambda name: _last_if_broken(found[name]))
+            best = "; ".join(f"{TITLES[name]} {short(found[name])}" for name in ranked)
+            yield f"**Mean squared error over all levels, {task}{when}**, best first: {best}."
 
 
 def _last_if_broken(error: float) -> float:
     return error if math.isfinite(error) else math.inf
 
 
-def _listed(words: Sequence[str]) -> str:
-    return "none" if not words else ", ".join(words)
+def listed(words: Sequence[str]) -> str:
+    """The words with commas, or "none".
+
+    Example:
+        >>> listed(["2", "4"]), listed([])
+        ('2, 4', 'none')
+    """
+    return ", ".join(words) or "none"
