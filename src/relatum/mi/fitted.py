@@ -16,7 +16,7 @@ from .start import Side, Start
 
 __all__ = ["Begun", "FittedCritic", "Prepared", "log_ratios"]
 
-_HELD = 2048  # rows of which the start's word on all pairs is held
+_HELD = 4096  # rows of which the start's word on all pairs is held
 _PAIRS = 1 << 20  # scored at a time, which bounds the memory of the hidden layers
 
 
@@ -66,7 +66,7 @@ class Begun:
 
     @classmethod
     def of(cls, start: Start | None, sides: Prepared) -> Begun:
-        """With all pairs up to 2,048 rows."""
+        """With all pairs up to 4,096 rows."""
         if start is None or not any(start.shares) or len(sides.x) > _HELD:
             return cls(start, sides, None)
         return cls(start, sides, torch.from_numpy(start.matrix(sides.x, sides.y)).float())
