@@ -128,7 +128,8 @@ def estimate_mi(
     )
     estimate = MIEstimate(
         value=reading.value,
-        interval=(interval.low, interval.high),
+        # Mutual information is not below 0, so an interval that ends there is not all there is.
+        interval=(interval.low, max(interval.high, 0.0)),
         method=method,
         kind=reading.kind,
         level=level,

@@ -54,7 +54,8 @@ def fit_critic(
         valid: Rows outside of these, that choose the start's shares and the best step.
         objective: Of :mod:`relatum.objectives` or :mod:`relatum.mi.objectives`; RPC with
             β/γ = 0.05 by default.
-        critic: One of the above; by default "residual", and "joint" for raw scores.
+        critic: One of the above; by default "residual", but "joint" for raw scores, and "kernel"
+            for RPC with β = 0 (chi2), where scores are exponentials and their squares explode.
         form: "logit": the critic outputs u = log r and the objective sees its score, which cannot
             leave the range of the optimal critic. "raw", for RPC: it outputs the score itself, as
             published; then there is no start.
@@ -66,7 +67,9 @@ def fit_critic(
     """
     if form not in get_args(Form):
         raise ValueError(f"form must be 'logit' or 'raw', got {form!r}")
-    critic = critic or ("joint" if form == "raw" else "residual")
+    if critic is None:
+        explosive = isinstance(objective, RPC) and objective.beta == 0
+        critic = "joint" if form == "raw" else "kernel" if explosive else "residual"
     if critic not in CRITICS:
         raise ValueError(f"critic must be one of {', '.join(CRITICS)}, got {critic!r}")
     if form == "raw" and not (isinstance(objective, RPC) and critic in ("joint", "separable")):

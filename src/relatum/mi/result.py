@@ -38,8 +38,9 @@ class MIEstimate:
 
     Attributes:
         value: The estimate in ``unit``; never clamped, so it may be negative.
-        interval: Ends of the interval for the sampling of the held-out rows, in ``unit``. It covers
-            the noise of the sample, not the bias of the estimator.
+        interval: Ends of the interval for the sampling of the held-out rows, in ``unit``, and for
+            how differently critics come out. It does not cover the bias of the estimator. The upper
+            end is never below 0, where mutual information is not, whatever the value.
         method: Name of the method.
         kind: "lower bound", "plug-in" or "difference".
         unit: "nats" or "bits".

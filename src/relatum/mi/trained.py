@@ -123,6 +123,7 @@ def cross_fitted(
         counts=_summed([fold.reading.counts for fold in folds]),
     )
     reading = _in_closed_form(reading, x, y, share, part)
+    reading = replace(reading, standard_error=_with_training(reading, splits))
     p_value, count = _p_value(folds, splits)
     train = float(np.mean([fold.train_value for fold in folds]))
     return CrossFit(reading, train, p_value, count)
@@ -220,6 +221,20 @@ def _in_closed_form(
         standard_error=math.sqrt(terms.var(ddof=1) / n + beyond) if beyond > 0 else None,
         settings={**reading.settings, "gaussian_part": whole.value},
     )
+
+
+def _with_training(reading: Reading, splits: Sequence[Split]) -> float:
+    """The standard error of rows or that of folds, whichever is larger.
+
+    Rows alone do not tell how differently critics come out that were trained on other rows; the
+    means of folds, each read by a critic of its own, do.
+    """
+    n, value = len(reading.terms), reading.terms.mean()
+    of_rows = reading.standard_error or reading.terms.std(ddof=1) / math.sqrt(n)
+    shares = np.array([len(split.test) / n for split in splits])
+    means = np.array([reading.terms[split.test].mean() for split in splits])
+    of_folds = math.sqrt((shares**2 * (means - value) ** 2).sum() * len(splits) / (len(splits) - 1))
+    return max(float(of_rows), of_folds)
 
 
 def _p_value(folds: Sequence[_Fold], splits: Sequence[Split]) -> tuple[float | None, int]:
