@@ -263,6 +263,8 @@ def test_longer_training():
     assert row in text
     assert "* gaussian: RPC, published read-out, 1.00 → 1.02 (further off); RPC, right" in text
     assert "RPC, right read-out, 2.00 → 0.55 (nearer)" in text
+    # (1.81 + 2.23 + 1.66 + 0.68 + 0.46) / 5, from the population values above
+    assert "ends at 1.37 with the published read-out" in text
     share = "1,000 steps: 0.00%, 0.00%, 0.00%, 0.00%, 25.00%; the two differ by up to 0.50 nats"
     assert share in text
     # Down at low and up at high is not the claim.
