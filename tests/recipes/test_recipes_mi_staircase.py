@@ -233,20 +233,23 @@ def test_verdicts_follow_the_numbers():
     assert "It does not, here" in inside
 
 
-def _schedule(steps, published, right):
-    """Biases of two readings, the same on both tasks."""
+def _schedule(steps, published, right, above=0.0):
+    """Biases of two readings, the same on both tasks; right less 0.5 without those above 1/β."""
+    dropped = [bias - 0.5 * (above > 0) for bias in right]
+    named = {"rpc-published": published, "rpc": right, "rpc-drop": dropped}
     levels = {
         (task, name): [_level(i, i + bias, 0.1) for i, bias in zip(LEVELS, biases, strict=True)]
         for task in TASKS
-        for name, biases in (("rpc-published", published), ("rpc", right))
+        for name, biases in named.items()
     }
-    return Schedule(Plan(steps, 4, 8, 1e-3, 1), levels, "4 trainings")
+    outside = {"gaussian": [(0.0, 0.0)] * 4 + [(0.0, above)], "cubic": []}
+    return Schedule(Plan(steps, 4, 8, 1e-3, 1), levels, outside, "4 trainings")
 
 
 def test_longer_training():
     """Signs, counts and means, from biases that anyone can check by eye."""
     short = _schedule(100, (-1, -1, -1, -1, -1), (-2, -2, -2, -2, -2))
-    long = _schedule(1000, (1, 1, 0.5, -0.5, -2), (-0.5, -0.5, -0.5, -0.25, -1))
+    long = _schedule(1000, (1, 1, 0.5, -0.5, -2.1), (-0.5, -0.5, -0.5, -0.25, -1), above=0.25)
     text = "\n".join(longer_training(short, long, oracle(2, 8), None))
     assert "up at low and down at high mutual information: in 2 of 4 cases" in text
     assert "nearer at most levels: RPC, right read-out, in 2 of 4." in text
@@ -258,6 +261,12 @@ def test_longer_training():
     assert text.count("right read-out, at 4 of 5 levels") == 2  # the third is a tie
     row = "| RPC, right read-out, 1,000 steps | −0.50 | −0.50 | −0.50 | −0.25 | −1.00 | 0.55 |"
     assert row in text
+    assert "* gaussian: RPC, published read-out, 1.00 → 1.02 (further off); RPC, right" in text
+    assert "RPC, right read-out, 2.00 → 0.55 (nearer)" in text
+    # (1.81 + 2.23 + 1.66 + 0.68 + 0.46) / 5, from the population values above
+    assert "ends at 1.37 with the published read-out" in text
+    share = "1,000 steps: 0.00%, 0.00%, 0.00%, 0.00%, 25.00%; the two differ by up to 0.50 nats"
+    assert share in text
     # Down at low and up at high is not the claim.
     other = _schedule(100, (-1, -1, 1, 1, 1), (0, 0, 0, 0, 0))
     assert "in 0 of 4 cases" in "\n".join(longer_training(other, other, oracle(2, 8), None))

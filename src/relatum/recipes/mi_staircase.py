@@ -137,7 +137,7 @@ def main(settings: Staircase, console: Console | None = None) -> Path:
         plan,
         cells,
         perfect,
-        note=CHOICE if plan == Plan(**PRESETS["cpu"]) else None,
+        note=CHOICE if plan == Plan(**PRESETS["cpu"] | {"seeds": plan.seeds}) else None,
         reference=settings.reference,
         longer=settings.longer,
     )

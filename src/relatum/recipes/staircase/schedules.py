@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from .cells import Plan
@@ -11,12 +11,12 @@ from .reference import Reference
 from .summary import TITLES, Level
 from .tables import signed, table
 from .task import LEVELS, TASKS
-from .verdict import errors, listed, nearer, scatter_against
+from .verdict import Levels, Outside, errors, listed, nearer
 
 __all__ = ["Schedule", "longer_training"]
 
-_READ_OUTS: Final = ("rpc-published", "rpc", "rpc-logit")
-_RIGHT: Final = _READ_OUTS[1:]
+_RIGHT: Final = ("rpc", "rpc-logit")
+_READ_OUTS: Final = ("rpc-published", "rpc", "rpc-drop", "rpc-logit")
 
 
 class Schedule(NamedTuple):
@@ -25,11 +25,13 @@ class Schedule(NamedTuple):
     Attributes:
         plan: What its trainings share.
         levels: Levels by (task, reading).
+        outside: By task, shares of positives below and above the range of the scores, by level.
         made: How many trainings, in what time.
     """
 
     plan: Plan
-    levels: Mapping[tuple[str, str], Sequence[Level]]
+    levels: Levels
+    outside: Outside
     made: str
 
     def __str__(self) -> str:
@@ -44,20 +46,21 @@ def longer_training(
     yield (
         f"{long}, width {long.plan.width}, learning rate {long.plan.learning_rate:g}, {long.made}; "
         f"beside {short}, width {short.plan.width}, learning rate {short.plan.learning_rate:g}. "
-        "Right and published "
-        "read-out are of the same scores of the same critic; the logit form is a training of its "
-        "own. Bias in nats; a reading is nearer if its absolute bias is smaller."
+        "Right and published read-out are of the same scores of the same critic; the logit form is "
+        "a training of its own. Bias in nats; a reading is nearer if its absolute bias is smaller."
     )
     yield from _claims(short, long)
+    exact = {level["truth"]: level["published"] for level in perfect["levels"]}
+    end = [exact[truth] - truth for truth in LEVELS]
+    yield from _trend(short, long, end)
     header = [*(f"I = {truth:g}" for truth in LEVELS), "mean absolute"]
     for task in TASKS:
         rows = [_row(label, biases) for label, biases in _biases(task, short, long, authors)]
         if rows:
-            exact = {level["truth"]: level["published"] for level in perfect["levels"]}
-            off = [exact[truth] - truth for truth in LEVELS]
-            rows.append(_row(f"{TITLES['rpc-published']}, perfect critic", off))
+            rows.append(_row(f"{TITLES['rpc-published']}, perfect critic", end))
             yield table([f"bias, {task}", *header], rows)
-    yield from _rest(long)
+    yield from _out_of_range(short, long)
+    yield from errors(long.levels, f", {long}")
 
 
 def _claims(short: Schedule, long: Schedule) -> Iterable[str]:
@@ -123,16 +126,55 @@ def _biases(
             yield f"*{TITLES[name]}, authors, 20,000 steps*", theirs
 
 
+def _trend(short: Schedule, long: Schedule, end: Sequence[float]) -> Iterable[str]:
+    """Which readings training brings nearer to the truth, and where the published one ends."""
+    lines = []
+    for task in TASKS:
+        moved = []
+        for name in _READ_OUTS:
+            if (task, name) in short.levels and (task, name) in long.levels:
+                before, after = (
+                    _mean_off([level.bias for level in one.levels[task, name]])
+                    for one in (short, long)
+                )
+                where = "nearer" if after < before else "further off"
+                moved.append(f"{TITLES[name]}, {before:.2f} → {after:.2f} ({where})")
+        if moved:
+            lines.append(f"* {task}: {'; '.join(moved)}")
+    if lines:
+        found = "\n".join(lines)
+        yield (
+            f"**What training does.** Mean absolute bias over the levels, {short} → {long}; a "
+            f"perfect critic ends at {_mean_off(end):.2f} with the published read-out and at 0 "
+            f"with the right one, on both tasks:\n\n{found}"
+        )
+
+
+def _mean_off(biases: Sequence[float]) -> float:
+    return sum(abs(bias) for bias in biases) / len(biases)
+
+
 def _row(label: str, biases: Sequence[float]) -> list[str]:
-    mean = sum(abs(bias) for bias in biases) / len(biases)
-    return [label, *(signed(bias) for bias in biases), f"{mean:.2f}"]
+    return [label, *(signed(bias) for bias in biases), f"{_mean_off(biases):.2f}"]
 
 
-def _rest(long: Schedule) -> Iterable[str]:
-    """Scatter beside SMILE, and errors, after the longer training."""
-    found = (scatter_against(long.levels, name, "smile") for name in _READ_OUTS)
-    said = [line for _, line in found if line]
+def _out_of_range(*schedules: Schedule) -> Iterable[str]:
+    """Whether what is made of scores above 1/β decides the right read-out."""
+    said = []
+    for task in TASKS:
+        for schedule in schedules:
+            shares = schedule.outside.get(task)
+            if not shares:
+                continue
+            end, drop = schedule.levels[task, "rpc"], schedule.levels[task, "rpc-drop"]
+            apart = max(abs(one.mean - two.mean) for one, two in zip(end, drop, strict=True))
+            above = ", ".join(f"{share:.2%}" for _, share in shares)
+            said.append(f"* {task}, {schedule}: {above}; the two differ by up to {apart:.2f} nats")
     if said:
         lines = "\n".join(said)
-        yield f"Scatter from batch to batch after {long}:\n\n{lines}"
-    yield from errors(long.levels, f", {long}")
+        yield (
+            "**Scores past the end.** A score above 1/β has no ratio, yet the objective puts the "
+            "target of every positive there. The right read-out takes it at the end of the range "
+            "or leaves it out, and where there are many that choice decides what it reads. Share "
+            f"of such positives by level:\n\n{lines}"
+        )

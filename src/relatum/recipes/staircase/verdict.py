@@ -10,7 +10,7 @@ from .summary import TITLES, Level
 from .tables import short, signed, table
 from .task import LEVELS, TASKS
 
-__all__ = ["errors", "listed", "nearer", "scatter_against", "verdicts"]
+__all__ = ["Levels", "Outside", "errors", "listed", "nearer", "verdicts"]
 
 Levels = Mapping[tuple[str, str], Sequence[Level]]
 Outside = Mapping[str, Sequence[tuple[float, float]]]
@@ -34,7 +34,7 @@ def _scatter(levels: Levels) -> Iterable[str]:
     rows, said = [], []
     for rival in ("smile", "doe", "doe-logistic"):
         for name in ("rpc", "rpc-logit", "rpc-published"):
-            found, line = scatter_against(levels, name, rival)
+            found, line = _scatter_against(levels, name, rival)
             rows += found
             said += [line] if line else []
     if said:
@@ -46,7 +46,7 @@ def _scatter(levels: Levels) -> Iterable[str]:
         yield table(["noise over noise", *(f"I = {truth:g}" for truth in LEVELS)], rows)
 
 
-def scatter_against(levels: Levels, name: str, rival: str) -> tuple[list[list[str]], str]:
+def _scatter_against(levels: Levels, name: str, rival: str) -> tuple[list[list[str]], str]:
     """Rows of noise over the rival's noise, one a task, and a line that counts them."""
     ratios = {
         task: [
