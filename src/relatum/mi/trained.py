@@ -17,7 +17,7 @@ from .gaussian import gaussian
 from .influence import influence_plug_in
 from .margins import NormalScores
 from .methods import DOE, Trained, trained_method
-from .reading import Reading
+from .reading import ROUNDING, Reading
 from .splits import Split
 from .start import Side
 
@@ -233,7 +233,7 @@ def _p_value(folds: Sequence[_Fold], splits: Sequence[Split]) -> tuple[float | N
         for fold, split in zip(folds, splits, strict=True)
     )
     seen, shifted = np.split(np.asarray(means), [1])
-    return (1 + int((shifted >= seen).sum())) / (1 + count), count
+    return (1 + int((shifted >= seen - ROUNDING).sum())) / (1 + count), count
 
 
 def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
