@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .columns import Sides, read_sides
+from .columns import Sides, aligned, read_sides
 from .intervals import bootstrap, check_resampling
 from .methods import DOE, METHODS, READERS, TRAINED
 from .reading import ROUNDING, Reading
@@ -63,7 +63,7 @@ def estimate_mi(
         folds: Fits of trained methods; default 5, and 2 from 10,000 rows on.
         valid_fraction: Share of the rows outside a test part that decides when to stop.
         groups: A label for each row, such as the person it comes from; rows of a group are never
-            parted, and whole groups are resampled.
+            parted, and whole groups are resampled. A pandas object is matched by x's index.
         block_length: For time series: rows over which the series depends on itself. Test parts are
             stretches, neighbours of a stretch are not trained on, and blocks are resampled.
         permutations: For the p-value of independence; 0 leaves it out. With groups there is none,
@@ -105,6 +105,7 @@ def estimate_mi(
         if number < least:
             raise ValueError(f"{name} must be at least {least}, got {number}")
     sides = read_sides(x, y)
+    groups, said = aligned(x, groups, "groups")
     check_resampling(len(sides.x), level, resamples, groups, block_length)
     how = _How(method, seed, folds, valid_fraction, groups, block_length, permutations, options)
     found = (
@@ -123,6 +124,7 @@ def estimate_mi(
     )
     warnings = (
         *sides.notes,
+        *said,
         *reading.notes,
         *found.notes,
         *remarks(reading, found.train_value, interval.standard_error),
