@@ -160,7 +160,7 @@ def fit_doe(
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), _MAX_NORM)
         optimizer.step()
-        if step % _CHECK == 0:
+        if step % _CHECK == 0 or step == steps:
             value = _cross_entropy(model, held)
             if value < best:
                 best, worse, best_step = value, 0, step
@@ -170,7 +170,7 @@ def fit_doe(
         if worse >= _PATIENCE:
             break
     model.load_state_dict(state)
-    late = step == steps and best_step > steps - 2 * _CHECK
+    late = step == steps and best_step > max(0, steps - 2 * _CHECK)
     notes = (f"not converged: validation still improved at the last of {steps} steps",) * late
     return FittedDoE(model, *margins, axes, notes)
 

@@ -139,7 +139,7 @@ def train_network(
             lost += 1
         else:
             optimizer.step()
-        if step % plan.check_every == 0:
+        if step % plan.check_every == 0 or step == plan.steps:
             value = judge(held, network)
             if value > best or not math.isfinite(best):
                 best, best_step, worse = value, step, 0
@@ -162,7 +162,7 @@ def _notes(best: float, best_step: int, steps: int, lost: int, plan: Training) -
         notes.append(
             f"{lost} of {steps} steps had a gradient that was not finite and were left out"
         )
-    if steps == plan.steps and best_step > steps - 2 * plan.check_every:
+    if steps == plan.steps and best_step > max(0, steps - 2 * plan.check_every):
         notes.append(
             f"not converged: the validation value still rose at the last of {steps} steps; "
             "raise steps"
