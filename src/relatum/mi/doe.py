@@ -184,7 +184,7 @@ def _canonical_axes(x: Side, y: Side) -> Float64[np.ndarray, "dy k"]:
     """All directions of y that vary, whitened, the most correlated with x first."""
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
     of_x, of_y = np.linalg.svd(x, full_matrices=False), np.linalg.svd(y, full_matrices=False)
-    known = of_y.S > len(y) * np.finfo(float).eps * of_y.S.max(initial=1e-300)
+    known = of_y.S > len(y) * np.finfo(float).eps * of_y.S.max(initial=1.0)
     if not known.any():  # nothing varies: one axis of zeros
         return np.zeros((y.shape[1], 1))
     turned = np.linalg.svd((of_x.U.T @ of_y.U[:, known]).T).U
