@@ -518,7 +518,7 @@ def test_unknown_options_are_named(method):
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"method": "doe", "steps": 0}, "steps must be at least 1|width and steps"),
         ({"method": "smile", "tau": 0.0}, "tau must be above 0, got 0.0"),
-        ({"method": "nwj", "alpha": 1.0}, "alpha belong to rpc; method 'nwj' has none"),
+        ({"method": "nwj", "alpha": 1.0}, "alpha belongs to method 'rpc'; 'nwj' has none"),
         ({"method": "ksg", "groups": [0, 1]}, r"one label for each of 60 rows, got \(2,\)"),
         ({"groups": [0] * 60}, "at least 2 different labels"),
         ({"method": "ksg", "block_length": 31}, "from 1 to half the 60 rows, got 31"),

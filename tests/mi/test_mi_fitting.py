@@ -237,7 +237,7 @@ def test_lost_steps_are_counted(monkeypatch):
     ("settings", "message"),
     [
         ({"critic": "deep"}, "critic must be one of residual, joint, .*, got 'deep'"),
-        ({"depth": 3}, "unknown option 'depth'; known are critic, width"),
+        ({"depth": 3}, "unknown option 'depth'; known are critic, form, width"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"batch_size": 1}, "batch_size must be at least 2, got 1"),
         ({"learning_rate": 0.0}, "learning_rate must be positive, got 0.0"),

@@ -144,6 +144,8 @@ def fit_doe(
         raise ValueError(f"width and steps must be at least 1, got {width} and {steps}")
     margins = NormalScores.fit(x), NormalScores.fit(y)
     axes = _canonical_axes(margins[0](x), margins[1](y))
+    if not axes.any():
+        steps = 0  # y is constant: densities would shrink to a point, and tell nothing
     tx, ty = _tensor(margins[0](x)), _tensor(margins[1](y) @ axes)
     held = _tensor(margins[0](valid[0])), _tensor(margins[1](valid[1]) @ axes)
     with torch.random.fork_rng(devices=[]):
