@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import numpy as np
-from jaxtyping import Float64
 from scipy.stats import norm
 
 from .pair_table import PairTable
-from .resampling import hajek, jackknife
+from .resampling import PARTS, Part, hajek, jackknife, weighted_sum
 
 __all__ = ["Estimate", "PairRisks", "normal_estimate", "pair_risks"]
 
@@ -39,6 +36,11 @@ class Estimate:
     level: float = 0.95
     method: str = ""
     notes: tuple[str, ...] = ()
+
+    def scaled(self, factor: float) -> Estimate:
+        """The same in another unit, factor > 0; ln 2 makes nats of bits."""
+        names = ("value", "standard_error", "low", "high")
+        return replace(self, **{name: factor * getattr(self, name) for name in names})
 
 
 def normal_estimate(
@@ -109,6 +111,7 @@ def pair_risks(table: PairTable, *, level: float = 0.95, method: str = "jackknif
         The jackknife estimate of variance (Efron and Stein, 1981).
 
     Example:
+        >>> import numpy as np
         >>> from relatum.latent_class.pair_table import pair_table
         >>> from relatum.latent_class.sample import labelled_sample
         >>> corners = labelled_sample(np.eye(2).repeat(4, axis=0), [0] * 4 + [1] * 4)
@@ -120,8 +123,8 @@ def pair_risks(table: PairTable, *, level: float = 0.95, method: str = "jackknif
     if method not in errors:
         raise ValueError(f"method must be one of {sorted(errors)}, got {method!r}")
 
-    def estimate(part: Callable[..., Float64[np.ndarray, "K K"]]) -> Estimate:
-        value = float((part(table.sample.weights) * table.values).sum())
+    def estimate(part: Part) -> Estimate:
+        value = weighted_sum(part(table.sample.weights), table.values)
         error = errors[method](table, part)
         notes = table.sample.notes
         if math.isnan(error):
@@ -129,18 +132,5 @@ def pair_risks(table: PairTable, *, level: float = 0.95, method: str = "jackknif
         n = len(table.sample.codes)
         return normal_estimate(value, error, n, level=level, method=method, notes=notes)
 
-    return PairRisks(estimate(_all), estimate(_within), estimate(_across), table.sample.tau)
-
-
-def _all(weights: Float64[np.ndarray, "K K"]) -> Float64[np.ndarray, "K K"]:
-    return weights
-
-
-def _within(weights: Float64[np.ndarray, "K K"]) -> Float64[np.ndarray, "K K"]:
-    return np.diag(np.diag(weights) / np.trace(weights))
-
-
-def _across(weights: Float64[np.ndarray, "K K"]) -> Float64[np.ndarray, "K K"]:
-    across = weights - np.diag(np.diag(weights))
-    law: Float64[np.ndarray, "K K"] = across / across.sum()
-    return law
+    parts = {name: estimate(part) for name, part in PARTS.items()}
+    return PairRisks(**parts, tau=table.sample.tau)

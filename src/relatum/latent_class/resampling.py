@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -10,10 +12,43 @@ from jaxtyping import Float64, Int64
 from .pair_table import PairTable, mean_terms, term_counts
 from .sample import LabelledSample, class_weights
 
-__all__ = ["Part", "grouped_jackknife", "hajek", "jackknife", "leave_one_out_values"]
+__all__ = [
+    "PARTS",
+    "Part",
+    "grouped_jackknife",
+    "hajek",
+    "jackknife",
+    "leave_one_out_values",
+    "split_error",
+    "weighted_sum",
+]
 
 Part = Callable[[Float64[np.ndarray, "K K"]], Float64[np.ndarray, "K K"]]
 """The weight of each class-pair risk in a statistic, from the probabilities of the pairs."""
+
+
+def _all(law: Float64[np.ndarray, "K K"]) -> Float64[np.ndarray, "K K"]:
+    return law
+
+
+def _within(law: Float64[np.ndarray, "K K"]) -> Float64[np.ndarray, "K K"]:
+    return np.diag(np.diag(law) / np.trace(law))
+
+
+def _across(law: Float64[np.ndarray, "K K"]) -> Float64[np.ndarray, "K K"]:
+    across = law - np.diag(np.diag(law))
+    return np.asarray(across / across.sum())
+
+
+PARTS: Final[Mapping[str, Part]] = MappingProxyType(
+    {"unsupervised": _all, "collision": _within, "noncollision": _across}
+)
+"""L_un, L^= and L^≠ as weights of the class-pair risks."""
+
+
+def weighted_sum(weights: Float64[np.ndarray, "K K"], values: Float64[np.ndarray, "K K"]) -> float:
+    """Σ w U; a pair without weight may be without a value."""
+    return float(np.where(weights > 0, weights * values, 0).sum())
 
 
 def leave_one_out_values(table: PairTable, part: Part) -> Float64[np.ndarray, " n"]:
@@ -96,8 +131,7 @@ def _label_variance(table: PairTable, part: Part) -> float:
     step = 1e-6
 
     def statistic(masses: Float64[np.ndarray, " K"]) -> float:
-        weights = part(np.outer(masses, masses))
-        return float(np.where(weights > 0, weights * table.values, 0).sum())
+        return weighted_sum(part(np.outer(masses, masses)), table.values)
 
     shifts = step * np.eye(len(prior))
     gradient = np.array([statistic(prior + s) - statistic(prior - s) for s in shifts]) / (2 * step)
@@ -109,6 +143,7 @@ def grouped_jackknife(
     statistic: Callable[[LabelledSample], float],
     *,
     groups: int = 20,
+    least: int = 2,
     seed: int = 0,
 ) -> float:
     r"""The delete-a-group jackknife standard error of any statistic of a labelled sample.
@@ -121,8 +156,9 @@ def grouped_jackknife(
 
     Args:
         sample: Labelled embeddings.
-        statistic: A number from a sample.
+        statistic: A number from a sample, without chance of its own.
         groups: G >= 2.
+        least: Rows of each class that the statistic needs; NaN where fewer would be left.
         seed: Of the dealing.
 
     Raises:
@@ -139,8 +175,43 @@ def grouped_jackknife(
     if groups < 2:
         raise ValueError(f"groups must be at least 2, got {groups}")
     dealt = _deal(sample.codes, min(groups, len(sample.codes)), seed)
-    values = np.array([statistic(sample.keep(dealt != group)) for group in np.unique(dealt)])
+    rest = [sample.keep(dealt != group) for group in np.unique(dealt)]
+    if min(int(part.counts.min()) for part in rest) < least:
+        return float("nan")
+    values = np.array([statistic(part) for part in rest])
     return float(np.sqrt((len(values) - 1) * values.var()))
+
+
+def split_error(
+    sample: LabelledSample,
+    statistic: Callable[[LabelledSample], float],
+    *,
+    parts: int = 10,
+    least: int = 2,
+    rows: int = 2,
+    seed: int = 0,
+) -> float:
+    r"""The standard error from the spread of a statistic over disjoint parts of the sample.
+
+    :math:`\mathrm{sd} / \sqrt G` over G parts, each holding its share of every class. A U-statistic
+    spreads more on a part than 1/G of the sample would say, so the error is conservative. It stands
+    where the jackknife cannot: the statistic is drawn at random, or costs too much to be redone on
+    nearly all rows.
+
+    Args:
+        sample: Labelled embeddings.
+        statistic: A number from a sample.
+        parts: G, at most; fewer are made where classes are small, and NaN is given below two.
+        least: Rows of each class that the statistic needs.
+        rows: Rows that it needs in all.
+        seed: Of the dealing.
+    """
+    parts = min(parts, int(sample.counts.min()) // least, len(sample.codes) // rows)
+    if parts < 2:
+        return float("nan")
+    dealt = _deal(sample.codes, parts, seed)
+    values = np.array([statistic(sample.keep(dealt == part)) for part in range(parts)])
+    return float(values.std(ddof=1) / np.sqrt(parts))
 
 
 def _deal(codes: Int64[np.ndarray, " n"], groups: int, seed: int) -> Int64[np.ndarray, " n"]:

@@ -46,6 +46,12 @@ class LabelledSample:
         return class_weights(self.counts, self.prior)
 
     @property
+    def law(self) -> Float64[np.ndarray, " K"]:
+        """The class probabilities: ρ, or the frequencies in the sample."""
+        counts = self.counts
+        return np.asarray(counts / counts.sum()) if self.prior is None else self.prior
+
+    @property
     def tau(self) -> float:
         r"""The collision probability: Σρ², or its unbiased estimate Σ n_c (n_c − 1) / n (n − 1)."""
         return float(np.trace(self.weights))
@@ -64,6 +70,16 @@ class LabelledSample:
         """The mean of values over the rows of each class; of the features, the class means μ_c."""
         counts = self.counts.reshape(-1, *[1] * (values.ndim - 1))
         return np.asarray(self.class_sums(values) / counts)
+
+    def require(self, rows: int, what: str) -> None:
+        """Raises ValueError where a class has fewer rows than something needs."""
+        counts = self.counts
+        if counts.min() < rows:
+            at = int(counts.argmin())
+            raise ValueError(
+                f"{what} needs {rows} rows of every class, class {self.classes[at]!r} has "
+                f"{counts[at]}: read the sample with least={rows}"
+            )
 
     def keep(self, kept: Bool[np.ndarray, " n"]) -> LabelledSample:
         """The rows that are marked, with the same classes."""
