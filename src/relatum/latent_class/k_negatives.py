@@ -44,7 +44,9 @@ def estimated_k_negative_risk(
     * Logistic, :math:`k^2 < n'`: :math:`E \ln(1 + S) = \int (1 - E e^{-tS}) e^{-t} dt / t` by the
       trapezoid rule in ln t, O(400 n²). The negatives are then drawn with replacement, which
       differs by the repeats, about k² / 2n' pairs: biased down a little.
-    * Logistic with more negatives, and whenever a prior is given: random k-subsets.
+    * Logistic with more negatives, and whenever a prior is given: random k-subsets. With a prior
+      the class of each negative is drawn first; rows repeat where that asks for more of a class
+      than there are.
 
     Args:
         sample: Labelled embeddings. Rows of classes that were left out are no negatives.
@@ -72,7 +74,7 @@ def estimated_k_negative_risk(
     if not 1 <= k <= n - 2:
         raise ValueError(f"k must be from 1 to the {n - 2} rows beside a pair, got {k}")
     statistic, method = _engine(sample, k, surrogate_loss(loss), draws, seed)
-    error = split_error(sample, statistic, parts=parts, rows=k + 2, seed=seed)
+    error = float(split_error(sample, statistic, parts=parts, rows=k + 2, seed=seed))
     notes = (*sample.notes, method)
     if math.isnan(error):
         notes = (*notes, "no standard error: too few rows to split the sample")
@@ -229,11 +231,10 @@ def _negatives(
         return np.asarray(chosen)
     rows = []
     for c, wanted in enumerate(generator.multinomial(k, sample.prior)):
-        free = members[c][~np.isin(members[c], pair)] if wanted else members[c]
-        if wanted > len(free):
-            raise ValueError(
-                f"k = {k} negatives by the prior call for {wanted} rows of class "
-                f"{sample.classes[c]!r}, which has {len(free)} to spare: lower k"
-            )
-        rows.append(generator.choice(free, wanted, replace=False, shuffle=False))
+        if wanted:
+            free = members[c][(members[c] != pair[0]) & (members[c] != pair[1])]
+            # The pair may be all that a class has.
+            free = free if len(free) else members[c]
+            again = wanted > len(free)
+            rows.append(generator.choice(free, wanted, replace=again, shuffle=False))
     return np.concatenate(rows)

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 from jaxtyping import Float64, Int64
+from numpy.typing import ArrayLike
 
 from .pair_table import PairTable, mean_terms, term_counts
 from .sample import LabelledSample, class_weights
@@ -184,13 +185,13 @@ def grouped_jackknife(
 
 def split_error(
     sample: LabelledSample,
-    statistic: Callable[[LabelledSample], float],
+    statistic: Callable[[LabelledSample], ArrayLike],
     *,
     parts: int = 10,
     least: int = 2,
     rows: int = 2,
     seed: int = 0,
-) -> float:
+) -> Float64[np.ndarray, "*any"]:
     r"""The standard error from the spread of a statistic over disjoint parts of the sample.
 
     :math:`\mathrm{sd} / \sqrt G` over G parts, each holding its share of every class. A U-statistic
@@ -200,7 +201,7 @@ def split_error(
 
     Args:
         sample: Labelled embeddings.
-        statistic: A number from a sample.
+        statistic: A number, or an array of them, from a sample.
         parts: G, at most; fewer are made where classes are small, and NaN is given below two.
         least: Rows of each class that the statistic needs.
         rows: Rows that it needs in all.
@@ -208,10 +209,10 @@ def split_error(
     """
     parts = min(parts, int(sample.counts.min()) // least, len(sample.codes) // rows)
     if parts < 2:
-        return float("nan")
+        return np.full(np.shape(statistic(sample)), np.nan)
     dealt = _deal(sample.codes, parts, seed)
     values = np.array([statistic(sample.keep(dealt == part)) for part in range(parts)])
-    return float(values.std(ddof=1) / np.sqrt(parts))
+    return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(parts))
 
 
 def _deal(codes: Int64[np.ndarray, " n"], groups: int, seed: int) -> Int64[np.ndarray, " n"]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -65,22 +64,22 @@ def estimated_block_risks(
     def losses(t: Float64[np.ndarray, "*any"]) -> Float64[np.ndarray, "*any"]:
         return np.asarray(surrogate(torch.from_numpy(t)))
 
-    def risk(name: str) -> Estimate:
-        def statistic(part: LabelledSample) -> float:
-            table = _block_table(part, block, losses, draws, seed)
-            return weighted_sum(PARTS[name](part.weights), table)
+    def statistic(part: LabelledSample) -> Float64[np.ndarray, " parts"]:
+        table = _block_table(part, block, losses, draws, seed)
+        return np.array([weighted_sum(law(part.weights), table) for law in PARTS.values()])
 
-        error = split_error(sample, statistic, parts=parts, least=least, seed=seed)
-        notes = sample.notes
-        if math.isnan(error):
-            notes = (*notes, f"no standard error: too few rows for parts with blocks of {block}")
-        return normal_estimate(
-            statistic(sample), error, len(sample.codes),
+    errors = split_error(sample, statistic, parts=parts, least=least, seed=seed)
+    notes = sample.notes
+    if np.isnan(errors).any():
+        notes = (*notes, f"no standard error: too few rows for parts with blocks of {block}")
+    found = {
+        name: normal_estimate(
+            float(value), float(error), len(sample.codes),
             level=level, method="spread over parts", notes=notes,
-        )  # fmt: skip
-
-    risks = {name: risk(name) for name in PARTS}
-    return PairRisks(**risks, tau=sample.tau)
+        )
+        for name, value, error in zip(PARTS, statistic(sample), errors, strict=True)
+    }  # fmt: skip
+    return PairRisks(**found, tau=sample.tau)
 
 
 def _block_table(
