@@ -44,6 +44,12 @@ class AnchorBlock:
         """The columns of the anchors' class."""
         return slice(int(self.starts[self.code]), int(self.starts[self.code + 1]))
 
+    @property
+    def classes(self) -> Int64[Tensor, " n"]:
+        """The class of each column."""
+        sizes = torch.from_numpy(np.diff(self.starts))
+        return torch.arange(len(sizes)).repeat_interleave(sizes)
+
     def by_class(self, values: Float64[Tensor, "*a n"]) -> Float64[Tensor, "*a K"]:
         """Sums over the columns of each class."""
         return torch.from_numpy(np.add.reduceat(values.numpy(), self.starts[:-1], axis=-1))
@@ -60,41 +66,42 @@ class BlockSums(NamedTuple):
 def hinge_sums(block: AnchorBlock) -> BlockSums:
     r"""Exact hinge sums by sorting: O(n log n) an anchor, all classes together.
 
-    With the positives sorted, :math:`u_{(1)} \le u_{(2)} \le \dots`, and :math:`p_l` the number of
-    them below :math:`1 + v_l`,
+    With the positives in descending order, :math:`u_{(0)} \ge u_{(1)} \ge \dots`, and :math:`p_l`
+    the number of them at or above :math:`1 + v_l`,
 
-    .. math:: \sum_j (1 + v_l - u_j)_+ = p_l (1 + v_l) - \sum_{r \le p_l} u_{(r)}
+    .. math:: \sum_j (1 + v_l - u_j)_+ = \sum_{r \ge p_l} (1 + v_l - u_{(r)}), \qquad
+              \sum_l (1 + v_l - u_{(r)})_+ = \sum_{l :\, p_l \le r} (1 + v_l - u_{(r)})
 
-    and from the other side :math:`\sum_l (1 + v_l - u_{(r)})_+ = \sum_{l: p_l \ge r} (1 + v_l -
-    u_{(r)})`: counts and sums of :math:`1 + v_l` in the bins :math:`p_l`, accumulated from the top.
-    One search a negative serves both.
+    The first is a suffix sum of the positives. The second is a prefix sum over the bins
+    :math:`p_l`, of their counts and of their sums of :math:`1 + v_l`: one search a negative serves
+    both.
     """
     scores, own = block.scores, block.own
     b, m = len(scores), block.columns.stop - block.columns.start
     classes = len(block.starts) - 1
     lanes = torch.arange(b)
-    positives = scores[:, block.columns].clone()
-    positives[lanes, own - block.columns.start] = torch.inf  # sorted last, and never reached
-    ordered, order = positives.sort(dim=1)
-    below = scores.new_zeros(b, m)
-    torch.cumsum(ordered[:, :-1], dim=1, out=below[:, 1:])
-    reach = 1 + scores
-    place = torch.searchsorted(ordered, reach, out_int32=True).long()
-    place[lanes, own] = 0
-    values = (place * reach).sub_(below.gather(1, place))
-    # Bin (class, p) of each negative; then the counts and sums of all bins from p = r on.
-    sizes = torch.from_numpy(np.diff(block.starts))
-    bins = (torch.arange(classes) * m).repeat_interleave(sizes) + place
-    counts = scores.new_zeros(b, classes * m).scatter_add_(1, bins, torch.ones_like(reach))
-    sums = scores.new_zeros(b, classes * m).scatter_add_(1, bins, reach)
-    at_least, total = (
-        x.view(b, classes, m)[:, :, 1:].flip(2).cumsum(2).flip(2) for x in (counts, sums)
+    # Everything is negated, for searches want ascending order.
+    fall = scores[:, block.columns].neg()
+    fall[lanes, own - block.columns.start] = torch.inf  # the anchor is no positive: sorted last
+    ordered, order = fall.sort(dim=1)
+    need = -1 - scores
+    place = torch.searchsorted(ordered, need)
+    place[lanes, own], need[lanes, own] = m - 1, 0  # nor is it a negative
+    ordered[:, -1] = 0
+    rest = ordered.flip(1).cumsum(1).flip(1)
+    values = rest.gather(1, place).addcmul_(place - (m - 1), need)
+    # Bins (place, class) of the negatives.
+    bins = place.mul_(classes).add_(block.classes)
+    counts, sums = (
+        scores.new_zeros(b, m * classes).scatter_add_(1, bins, x).view(b, m, classes).cumsum(1)
+        for x in (scores.new_ones(1).expand_as(need), need)
     )
-    from_positives = total - at_least * ordered[:, None, :-1]
-    positive = scores.new_zeros(classes, m)
-    where = order[:, None, :-1].expand(b, classes, m - 1).transpose(0, 1).reshape(classes, -1)
-    positive.scatter_add_(1, where, from_positives.transpose(0, 1).reshape(classes, -1))
-    return BlockSums(block.by_class(values), positive.T, values.sum(0))
+    ranked = counts.mul_(ordered[:, :, None]).sub_(sums)
+    ranked[:, -1] = 0
+    rank = torch.empty_like(order).scatter_(1, order, torch.arange(m).expand(b, m))
+    rank += lanes[:, None] * m
+    positive = ranked.view(b * m, classes)[rank.flatten()].view(b, m, classes).sum(0)
+    return BlockSums(block.by_class(values), positive, values.sum(0))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,10 @@ from .sample import LabelledSample
 
 __all__ = ["PairTable", "pair_table", "surrogate_loss"]
 
-_HELD = 1 << 22  # numbers of one array held at a time: 32 MiB
+# Numbers of an array held at a time. Larger ones leave the cache and are mapped anew at every use,
+# which takes twice the time; scores are multiplied out for more anchors at once.
+_HELD = 1 << 18
+_SCORES = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +152,7 @@ def _blocks(
 ) -> Iterator[AnchorBlock]:
     starts = np.concatenate([[0], np.cumsum(counts)])
     for code, (start, stop) in enumerate(pairwise(starts)):
-        for first in range(start, stop, most):
-            own = torch.arange(first, min(first + most, stop))
-            yield AnchorBlock(points[own] @ points.T, own, code, starts)
+        for rows in torch.arange(start, stop).split(max(most, _SCORES // len(points))):
+            scores = points[rows] @ points.T
+            for own, part in zip(rows.split(most), scores.split(most), strict=True):
+                yield AnchorBlock(part, own, code, starts)
