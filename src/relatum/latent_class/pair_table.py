@@ -152,7 +152,10 @@ def _blocks(
 ) -> Iterator[AnchorBlock]:
     starts = np.concatenate([[0], np.cumsum(counts)])
     for code, (start, stop) in enumerate(pairwise(starts)):
-        for rows in torch.arange(start, stop).split(max(most, _SCORES // len(points))):
+        at_once = max(most, _SCORES // len(points))
+        for first in range(start, stop, at_once):
+            rows = torch.arange(first, min(first + at_once, stop))
             scores = points[rows] @ points.T
-            for own, part in zip(rows.split(most), scores.split(most), strict=True):
-                yield AnchorBlock(part, own, code, starts)
+            for lane in range(0, len(rows), most):
+                part = slice(lane, lane + most)
+                yield AnchorBlock(scores[part], rows[part], code, starts)
