@@ -9,9 +9,10 @@ import torch
 from jaxtyping import Float64
 from numpy.typing import ArrayLike
 
-from .checks import check_count, check_law, surrogate
+from .checks import ROUNDING, check_count, check_law, surrogate
 
 __all__ = [
+    "at_least",
     "check_delta",
     "check_finite",
     "check_non_negative",
@@ -37,6 +38,11 @@ def loss_range(loss: str, radius: float, k: int = 1) -> tuple[float, float]:
     ends = torch.tensor([[-2.0], [2.0]], dtype=torch.float64) * radius**2
     low, high = surrogate(loss).many(ends.expand(2, k)).tolist()
     return low, high
+
+
+def at_least(value: float, least: float) -> bool:
+    """Whether value >= least, up to rounding."""
+    return bool(value >= least - ROUNDING * max(1.0, abs(least)))
 
 
 def check_tau(tau: float) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .bound_checks import (
+    at_least,
     check_finite,
     check_non_negative,
     check_positive,
@@ -98,9 +99,9 @@ def mean_classifier_bound(
     """
     check_finite(unsupervised_risk=unsupervised_risk)
     check_tau(tau)
-    assumptions: dict[str, bool | None] = {"L_un >= tau": unsupervised_risk >= tau}
+    assumptions: dict[str, bool | None] = {"L_un >= tau": at_least(unsupervised_risk, tau)}
     if tau_is_lower_bound:
-        assumptions["L_un <= 1"] = unsupervised_risk <= 1
+        assumptions["L_un <= 1"] = at_least(1, unsupervised_risk)
     value = (unsupervised_risk - tau) / (1 - tau)
     terms = {"L_un": float(unsupervised_risk), "tau": float(tau), "eta": 1 / (1 - tau)}
     return Bound(value, terms, assumptions, value >= 1)
@@ -219,7 +220,7 @@ def competitive_bound(
     value = risk + price + training
     terms = {"L_un^!=": risk, "collisions": price, "eta E": training}
     if collision_risk is not None and tau > 0:
-        assumptions["L_un^= >= 1"] = collision_risk >= 1
+        assumptions["L_un^= >= 1"] = at_least(collision_risk, 1)
     return Bound(value, terms, assumptions, value >= 1)
 
 

@@ -4,17 +4,20 @@ With k negatives drawn from the prior ρ, some of them collide with the anchor's
 probability :math:`\tau_k = 1 - \sum_c \rho_c (1 - \rho_c)^k`, and then cost at least
 :math:`\tau_k \kappa_k` whatever the encoder is
 (:func:`relatum.latent_class.collisions.collision_floor`). Compare a k-negative risk with that
-floor, never with 0.
+floor, never with 0. What is left beside the collisions falls geometrically in k: where it is below
+1e-9, rounding would decide, and the bounds are infinite.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .bound_checks import check_finite, check_non_negative, loss_at_zero
+from .bound_checks import at_least, check_finite, check_non_negative, loss_at_zero
 from .bounds import Bound
-from .checks import check_law, finite_array, surrogate
+from .checks import ROUNDING, check_law, finite_array, surrogate
 from .collisions import collision_floor, collision_probability, coverage
 
 __all__ = [
@@ -56,7 +59,7 @@ def tuple_bound(tuple_risk: float, prior: ArrayLike, loss: str = "hinge", *, k: 
         0.5
     """
     excess, terms, assumptions = _above_the_floor(tuple_risk, prior, loss, k)
-    value = excess / (1 - terms["tau_k"])
+    value = _quotient(excess, 1 - terms["tau_k"])
     return Bound(value, terms, assumptions, value >= _zero_risk(prior, loss, k))
 
 
@@ -98,9 +101,8 @@ def tuple_competitive_bound(
     check_finite(rest_risk=rest_risk, excess=excess)
     check_non_negative(spread=spread)
     collisions = surrogate(loss).lipschitz * spread
-    eta = 1 / (1 - collision_probability(prior, k))
-    value = eta * (rest_risk + collisions + excess)
-    terms = {"rest": eta * rest_risk, "collisions": eta * collisions, "eta E": eta * excess}
+    terms = {"rest": float(rest_risk), "collisions": collisions, "E": float(excess)}
+    value = _quotient(sum(terms.values()), 1 - collision_probability(prior, k))
     return Bound(value, terms, {}, value >= _zero_risk(prior, loss, k))
 
 
@@ -171,7 +173,7 @@ def full_way_bound(
     """
     excess, terms, assumptions = _above_the_floor(tuple_risk, prior, loss, k)
     terms["coverage"] = coverage(prior, k)
-    value = excess / terms["coverage"]
+    value = _quotient(excess, terms["coverage"])
     trivial = (1 - terms["tau_k"]) * loss_at_zero(loss, np.size(prior) - 1)
     return Bound(value, terms, assumptions, value >= trivial)
 
@@ -200,7 +202,7 @@ def top1_bound(tuple_risk: float, prior: ArrayLike, loss: str = "hinge", *, k: i
     """
     full = full_way_bound(tuple_risk, prior, loss, k=k)
     rarest = float((1 - np.max(prior)) ** k)
-    value = full.value / rarest
+    value = _quotient(full.value, rarest)
     return Bound(value, {**full.terms, "least weight": rarest}, full.assumptions, value >= 1)
 
 
@@ -213,8 +215,7 @@ def published_full_way_bound(
               \frac{2}{1 - \tau_k} \max\Big( 1, \frac{2 (K - 1) H_{K-1}}{k} \Big)
               \big( L_{un}^{(k)} - \tau_k \kappa_k \big)
 
-    with harmonic numbers H. :func:`full_way_bound`, divided by 1 − τ_k, is about half of it or
-    less.
+    with harmonic numbers H. :func:`full_way_bound` over 1 − τ_k is about half of it or less.
 
     Args:
         tuple_risk: :math:`L_{un}^{(k)}`.
@@ -236,8 +237,8 @@ def published_full_way_bound(
     prior = np.full(classes, 1 / classes)
     excess, terms, assumptions = _above_the_floor(tuple_risk, prior, loss, k)
     harmonic = float((1 / np.arange(1, classes)).sum())
-    factor = 2 * max(1.0, 2 * (classes - 1) * harmonic / k) / (1 - terms["tau_k"])
-    value = factor * excess
+    factor = 2 * max(1.0, 2 * (classes - 1) * harmonic / k)
+    value = _quotient(factor * excess, 1 - terms["tau_k"])
     trivial = loss_at_zero(loss, classes - 1)
     return Bound(value, {**terms, "factor": factor}, assumptions, value >= trivial)
 
@@ -286,7 +287,11 @@ def _above_the_floor(
         "tau_k": collision_probability(prior, k),
         "floor": floor,
     }
-    return tuple_risk - floor, terms, {"L_un^(k) >= tau_k kappa_k": tuple_risk >= floor}
+    return tuple_risk - floor, terms, {"L_un^(k) >= tau_k kappa_k": at_least(tuple_risk, floor)}
+
+
+def _quotient(excess: float, part: float) -> float:
+    return excess / part if part >= ROUNDING else math.inf
 
 
 def _zero_risk(prior: ArrayLike, loss: str, k: int) -> float:
