@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 _NEWTON_STEPS = 200
+_ROUNDING = 1e-14  # of a risk between 0 and about 1
 _TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 
 
@@ -241,20 +242,21 @@ def _newton(signed: Array, mass: Array, loss: str) -> Array:
     rank = int((sizes > sizes[0] * max(signed.shape) * np.finfo(np.float64).eps).sum())
     rows = left[:, :rank]
     u = np.zeros(rank)
-    value = _risk(rows, mass, u, loss)
     for _ in range(_NEWTON_STEPS):
         slopes, curvatures = _derivatives(rows @ u, loss)
         gradient = (mass * slopes) @ rows
         hessian = (rows.T * (mass * curvatures)) @ rows
         step = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
-        length, nearer = 1.0, _risk(rows, mass, u + step, loss)
-        while nearer > value and length > 1e-12:
-            length /= 2
-            nearer = _risk(rows, mass, u + length * step, loss)
-        # What a full step still promises is half the decrement: below rounding, it is the end.
-        if nearer >= value or -gradient @ step < 1e-30:
-            return np.asarray((u / sizes[:rank]) @ axes[:rank])
-        u, value = u + length * step, nearer
+        # The step promises half of this: what is near rounding is the last step.
+        decrement = -gradient @ step
+        if decrement < _ROUNDING * mass.sum():
+            return np.asarray(((u + step) / sizes[:rank]) @ axes[:rank])
+        value = _risk(rows, mass, u, loss)
+        while _risk(rows, mass, u + step, loss) > value - 1e-4 * decrement:
+            step, decrement = step / 2, decrement / 2
+            if decrement < _ROUNDING * mass.sum():
+                raise RuntimeError("Newton's method found no lower risk on its way")
+        u += step
     raise RuntimeError(f"Newton's method did not converge in {_NEWTON_STEPS} steps")
 
 

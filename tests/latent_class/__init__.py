@@ -1,0 +1,1 @@
+"""Laws of the latent-class theory on random finite models."""
