@@ -160,7 +160,7 @@ def test_one_shot_and_few_shots(loss):
         bounds = sandwich(x.mean, x.tau, x.v, x.s, loss, x.w)
         assert bounds.terms["lower"] - 1e-9 <= x.un <= bounds.value + 1e-9
         if loss == "logistic":
-            assert x.different <= curvature_bound(x.mean, x.v, loss, x.w).value + 1e-9
+            assert x.different <= curvature_bound(x.mean, x.v, x.w).value + 1e-9
 
 
 @both_losses
@@ -315,7 +315,7 @@ def test_the_logistic_curvature_constant_cannot_be_lowered():
         [0.5, 0.5], np.eye(2)[[0, 0, 1, 1]].T / 2, [[0.1], [-0.1], [0.11], [-0.09]]
     )
     x = Facts(narrow, "logistic")
-    bound = curvature_bound(x.mean, x.v, "logistic", x.w)
+    bound = curvature_bound(x.mean, x.v, x.w)
     assert x.mean + 0.99 * bound.terms["curvature"] < x.different <= bound.value
     assert x.mean + bound.terms["curvature"] / 2 < x.different  # halved, it is wrong
 
@@ -374,7 +374,6 @@ def test_assumptions_are_told():
             lambda: jensen_bound(0.5, [1.0], weights=[0.5, 0.5]),
             r"weights must have the shape \(1,\)",
         ),
-        (lambda: curvature_bound(0.5, [1.0], "hinge"), "loss must be the logistic one"),
         (lambda: margin_bound([1.0], [1.0, 1.0]), "scores and variances must have one shape"),
         (lambda: margin_bound([1.0], [1.0], margin=0.0), "margin must be a positive"),
         (lambda: sub_gaussian_margin(0.1, 1.0, 0.0), "epsilon must be a positive"),

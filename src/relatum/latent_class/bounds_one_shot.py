@@ -69,10 +69,9 @@ def jensen_bound(
 def curvature_bound(
     mean_classifier_risk: float,
     variances: ArrayLike,
-    loss: str = "hinge",
     weights: ArrayLike | None = None,
 ) -> Bound:
-    r"""The one-shot risk by the curvature of the logistic loss: sharper where classes are narrow.
+    r"""The one-shot risk of the logistic loss by its curvature: sharper where classes are narrow.
 
     .. math:: L^{\ne} \le L_{sup}^\mu + \frac{1}{8 \ln 2}\, E v
 
@@ -81,22 +80,18 @@ def curvature_bound(
     Args:
         mean_classifier_risk: L_sup^μ.
         variances: v, of any shape.
-        loss: The surrogate loss, which must be the logistic one.
         weights: Their probabilities.
 
     Raises:
-        ValueError: If the loss is not the logistic one, a number is out of range, a variance
-            negative, or the weights no law.
+        ValueError: If a number is out of range, a variance negative, or the weights no law.
 
     Example:
-        >>> curvature_bound(0.5, [8 * math.log(2)], "logistic").terms["curvature"]
+        >>> curvature_bound(0.5, [8 * math.log(2)]).terms["curvature"]
         1.0
     """
-    if loss != "logistic":
-        raise ValueError(f"loss must be the logistic one, whose curvature is bounded: {loss}")
     check_finite(mean_classifier_risk=mean_classifier_risk)
     v, law = checked_variances(variances, weights)
-    gap = surrogate(loss).lipschitz / 8 * float(law @ v)
+    gap = surrogate("logistic").lipschitz / 8 * float(law @ v)
     value = mean_classifier_risk + gap
     return Bound(value, {"L_sup^mu": float(mean_classifier_risk), "curvature": gap}, {}, value >= 1)
 
