@@ -41,7 +41,7 @@ from relatum.latent_class.bounds_one_shot import (
     sandwich,
 )
 
-from .random_models import LIPSCHITZ, LOSSES, random_models
+from .finite_world import LIPSCHITZ, LOSSES, random_models
 
 both_losses = pytest.mark.parametrize("loss", LOSSES)
 MODELS = random_models(200, seed=40)

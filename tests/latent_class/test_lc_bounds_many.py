@@ -38,7 +38,7 @@ from relatum.latent_class.tuples import (
     tuple_spread,
 )
 
-from .random_models import LOSSES, MANY, random_models
+from .finite_world import LOSSES, MANY, random_models
 
 both_losses = pytest.mark.parametrize("loss", LOSSES)
 MODELS = random_models(50, seed=50, classes=4, points=6, width=3)

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from relatum.latent_class import pair_table as tables
+from relatum.latent_class.checks import surrogate
 from relatum.latent_class.fast import AnchorBlock, Chebyshev, direct_sums, hinge_sums
-from relatum.latent_class.pair_table import pair_table, surrogate_loss
+from relatum.latent_class.pair_table import pair_table
 from relatum.latent_class.sample import labelled_sample
 from relatum.surrogates import SURROGATES
 
@@ -135,4 +136,4 @@ def test_rows_keep_their_order():
 
 def test_loss_must_be_known():
     with pytest.raises(ValueError, match=r"loss must be one of \['hinge', 'logistic'\], got 'exp'"):
-        surrogate_loss("exp")
+        surrogate("exp")

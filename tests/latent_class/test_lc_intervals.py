@@ -65,7 +65,7 @@ def test_rigorous_interval_covers():
     generator = np.random.default_rng(25)
     labels = np.repeat([0, 1, 2], [60, 50, 40])
     exact = world.prior @ world.pair_losses("hinge") @ world.prior
-    radius = float(np.linalg.norm(world.points, axis=1).max())
+    radius = float(np.linalg.norm(world.features, axis=1).max())
     for _ in range(20):
         sample = labelled_sample(world.draw(labels, generator), labels, class_prior=world.prior)
         estimate = rigorous_estimate(pair_table(sample), radius, delta=0.1)

@@ -40,15 +40,15 @@ def test_leave_one_out_risk_expects_the_block_risk(loss):
     labels = np.array([0, 0, 0, 1, 1])
     counts, prior = np.bincount(labels), np.array([0.4, 0.6])
     expected, limit = [], []
-    means = world.laws @ world.points
+    means = world.laws @ world.features
     for c in (0, 1):
         total = 0.0
         for (mine, p), (other, q) in product(
             world.blocks(c, counts[c] - 1), world.blocks(1 - c, counts[1 - c])
         ):
-            total += p * q * (world.laws[c] @ LOSSES[loss](world.points @ (other - mine)))
+            total += p * q * (world.laws[c] @ LOSSES[loss](world.features @ (other - mine)))
         expected.append(total)
-        limit.append(world.laws[c] @ LOSSES[loss](world.points @ (means[1 - c] - means[c])))
+        limit.append(world.laws[c] @ LOSSES[loss](world.features @ (means[1 - c] - means[c])))
     found = [
         leave_one_out_risk(
             labelled_sample(world.draw(labels, generator), labels, class_prior=prior, least=2),
@@ -59,13 +59,13 @@ def test_leave_one_out_risk_expects_the_block_risk(loss):
     assert within(found, np.mean(expected))
     assert np.mean(expected) > np.mean(limit)
     covariances = [
-        (world.points - m).T @ (law[:, None] * (world.points - m))
+        (world.features - m).T @ (law[:, None] * (world.features - m))
         for m, law in zip(means, world.laws, strict=True)
     ]
     bound = 0.0
     for c in (0, 1):
         width = covariances[c] / (counts[c] - 1) + covariances[1 - c] / counts[1 - c]
-        bound += world.laws[c] @ np.sqrt(((world.points @ width) * world.points).sum(1)) / 2
+        bound += world.laws[c] @ np.sqrt(((world.features @ width) * world.features).sum(1)) / 2
     slope = 1.0 if loss == "hinge" else 1 / math.log(2)
     assert np.mean(expected) - np.mean(limit) <= slope * bound / 2
 

@@ -99,7 +99,7 @@ def test_block_risks_are_unbiased(loss):
     expected = np.zeros((2, 2))
     for c, e in product((0, 1), repeat=2):
         for (mine, p), (other, q) in product(world.blocks(c, 2), world.blocks(e, 2)):
-            losses = LOSSES[loss](world.points @ (other - mine))
+            losses = LOSSES[loss](world.features @ (other - mine))
             expected[c, e] += p * q * (world.laws[c] @ losses)
     found = []
     for draw in range(200):

@@ -51,8 +51,8 @@ def test_trace_is_unbiased():
     labels = np.repeat([0, 1], [4, 6])
     expected = []
     for law in world.laws:
-        mean = law @ world.points
-        second = world.points.T @ (law[:, None] * world.points)
+        mean = law @ world.features
+        second = world.features.T @ (law[:, None] * world.features)
         expected.append(np.trace((second - np.outer(mean, mean)) @ second))
     found = []
     for _ in range(1000):

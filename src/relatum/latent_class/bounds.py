@@ -19,16 +19,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .bound_checks import (
+from .checks import (
     at_least,
+    check_count,
     check_finite,
     check_non_negative,
     check_positive,
     check_tau,
     checked_array,
     checked_weights,
+    losses_of,
+    surrogate,
 )
-from .checks import check_count, losses_of, surrogate
 
 __all__ = [
     "Bound",

@@ -15,10 +15,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
-from .bound_checks import check_delta, check_non_negative, checked_array, loss_range
 from .bounds import Bound
-from .bounds_training import IID, hoeffding_width
-from .checks import check_count
+from .bounds_training import IID, hold_out_width
+from .checks import check_count, check_delta, check_non_negative, checked_array, loss_range
 
 __all__ = ["hold_out_bound", "pac_bayes_bound"]
 
@@ -67,7 +66,7 @@ def hold_out_bound(
     count = len(values)
     low, high = loss_range(loss, radius, k)
     if method == "hoeffding":
-        width = hoeffding_width(count, radius, loss, delta, k)
+        width = hold_out_width(count, radius, loss, delta, k)
     elif method == "bernstein":
         check_delta(delta)
         if count < 2:

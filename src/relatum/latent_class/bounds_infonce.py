@@ -21,15 +21,17 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from scipy.special import entr
 
-from .bound_checks import (
+from .bounds import Bound
+from .checks import (
+    check_count,
     check_finite,
     check_non_negative,
     check_positive,
     checked_array,
+    checked_prior,
     checked_weights,
+    finite_array,
 )
-from .bounds import Bound
-from .checks import check_count, checked_prior, finite_array
 
 __all__ = [
     "cross_entropy_lower",

@@ -15,9 +15,17 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .bound_checks import at_least, check_finite, check_non_negative, loss_at_zero
 from .bounds import Bound
-from .checks import ROUNDING, check_law, finite_array, surrogate
+from .checks import (
+    ROUNDING,
+    at_least,
+    check_finite,
+    check_law,
+    check_non_negative,
+    finite_array,
+    loss_at_zero,
+    surrogate,
+)
 from .collisions import collision_floor, collision_probability, coverage
 
 __all__ = [

@@ -18,15 +18,16 @@ from jaxtyping import Float64
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from .bound_checks import (
+from .bounds import Bound
+from .checks import (
     check_non_negative,
     check_positive,
     checked_array,
     checked_variances,
     checked_weights,
+    losses_of,
+    surrogate,
 )
-from .bounds import Bound
-from .checks import losses_of, surrogate
 
 __all__ = [
     "margin_bound",

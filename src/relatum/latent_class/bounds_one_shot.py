@@ -19,9 +19,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .bound_checks import check_finite, check_tau, checked_variances
 from .bounds import Bound, collision_bound, mean_classifier_bound
-from .checks import check_count, surrogate
+from .checks import check_count, check_finite, check_tau, checked_variances, surrogate
 
 __all__ = ["block_bound", "curvature_bound", "jensen_bound", "sandwich"]
 

@@ -13,16 +13,14 @@ each of which is at most the next. A bound on a risk is vacuous from 1 on: the z
 
 from __future__ import annotations
 
-import math
-
-from .bound_checks import (
-    check_delta,
+from .bounds import Bound
+from .checks import (
+    check_count,
     check_finite,
     check_non_negative,
     loss_range,
 )
-from .bounds import Bound
-from .checks import check_count
+from .concentration import bounded_difference_tail
 
 __all__ = [
     "finite_class_bound",
@@ -171,18 +169,17 @@ def finite_class_bound(
     """
     check_finite(empirical_risk=empirical_risk)
     check_count("encoders", encoders)
-    width = hoeffding_width(samples, radius, loss, delta / encoders, k)
+    width = hold_out_width(samples, radius, loss, delta / encoders, k)
     value = empirical_risk + width
     terms = {"sample": float(empirical_risk), "width": width}
     return Bound(value, terms, {IID: None}, value >= 1)
 
 
-def hoeffding_width(samples: int, radius: float, loss: str, delta: float, k: int) -> float:
+def hold_out_width(samples: int, radius: float, loss: str, delta: float, k: int) -> float:
     """B_R √(ln(1/δ) / 2M)."""
     check_count("samples", samples)
-    check_delta(delta)
     low, high = loss_range(loss, radius, k)
-    return (high - low) * math.sqrt(math.log(1 / delta) / (2 * samples))
+    return bounded_difference_tail((high - low) ** 2 / samples, delta)
 
 
 def _gap_terms(
@@ -197,5 +194,5 @@ def _gap_terms(
     """The two parts of a gap: of `steps`, so many widths, each at δ over the second."""
     check_non_negative(complexity=complexity)
     widths, parts = steps
-    confidence = widths * hoeffding_width(samples, radius, loss, delta / parts, k)
+    confidence = widths * hold_out_width(samples, radius, loss, delta / parts, k)
     return {"complexity": 2 * complexity / samples, "confidence": confidence}

@@ -12,8 +12,8 @@ from jaxtyping import Float64, Int64
 from numpy.random import Generator
 from scipy.optimize import minimize
 
+from .checks import losses_of, surrogate
 from .estimates import Estimate, normal_estimate
-from .pair_table import surrogate_loss
 from .resampling import PARTS
 from .sample import LabelledSample
 from .supervised import linear_minimum
@@ -79,7 +79,7 @@ def supervised_bracket(
     if rows < 3 or tasks < 1:
         raise ValueError(f"rows must be at least 3 and tasks at least 1, got {rows} and {tasks}")
     sample.require(6, "training and testing on halves")
-    surrogate_loss(loss)
+    surrogate(loss)
     generator = np.random.default_rng(seed)
     pairs = list(_tasks(sample, tasks, generator))
     notes = sample.notes
@@ -93,7 +93,7 @@ def supervised_bracket(
         for half in (0, 1):
             weights = _trained(sample.features, [x[half][:rows] for x in halves], loss, generator)
             for sign, x in zip((1, -1), halves, strict=True):
-                tested = _losses(sample.features[x[1 - half]] @ (-sign * weights), loss)
+                tested = losses_of(loss, sample.features[x[1 - half]] @ (-sign * weights))
                 contributions[x[1 - half]] += weight * tested / (2 * len(x[0]) + 2 * len(x[1]))
     spread = [len(x) * x.var(ddof=1) for x in map(contributions.__getitem__, _masks(sample))]
     low = Estimate(minimum, math.nan, math.nan, math.nan, len(sample.codes), notes=notes)
@@ -143,10 +143,6 @@ def _signed(
     return signed, np.repeat([0.5 / len(x) for x in both], [len(x) for x in both])
 
 
-def _losses(scores: Float64[np.ndarray, " m"], loss: str) -> Float64[np.ndarray, " m"]:
-    return np.asarray(surrogate_loss(loss)(torch.from_numpy(scores)))
-
-
 def _trained(
     points: Float64[np.ndarray, "n d"],
     both: list[Int64[np.ndarray, " m"]],
@@ -161,7 +157,7 @@ def _trained(
         fitted = _signed(points, [x[t != turn] for x, t in zip(both, turns, strict=True)])
         checked, masses = _signed(points, [x[t == turn] for x, t in zip(both, turns, strict=True)])
         scores = checked @ np.stack(_directions(*fitted), axis=1)
-        losses = _losses(-scores[:, :, None] * np.array(_SCALES), loss)
+        losses = losses_of(loss, -scores[:, :, None] * np.array(_SCALES))
         risks += np.einsum("i,ids->ds", masses, losses)
     direction, scale = np.unravel_index(risks.argmin(), risks.shape)
     return np.asarray(_SCALES[scale] * _directions(*_signed(points, both))[direction])
@@ -174,7 +170,7 @@ def _directions(
 
     They need not be exact, nor of the loss that is read: any weights have a held-out risk.
     """
-    x, m, logistic = torch.from_numpy(signed), torch.from_numpy(masses), surrogate_loss("logistic")
+    x, m, logistic = torch.from_numpy(signed), torch.from_numpy(masses), surrogate("logistic")
     size = float((signed**2).sum(1).mean())
 
     def objective(

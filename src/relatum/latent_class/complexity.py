@@ -24,8 +24,8 @@ from jaxtyping import Float64
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
-from .bound_checks import check_delta, check_positive
-from .checks import check_count
+from .checks import check_count, check_delta, check_positive
+from .concentration import bounded_difference_tail
 
 __all__ = [
     "Complexity",
@@ -209,7 +209,7 @@ def simulated_complexity(
         signs = generator.integers(0, 2, size).astype(np.float64) * 2 - 1
         total += float(functions.suprema(signs).sum())
     value = total / draws
-    band = math.sqrt(squares * math.log(2 / delta) / (2 * draws))
+    band = bounded_difference_tail(squares / draws, delta / 2)
     return Complexity(value - band, value + band, value, delta)
 
 

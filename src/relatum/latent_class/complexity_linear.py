@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from .bound_checks import check_positive
-from .checks import check_count
+from .checks import check_count, check_positive, finite_array
 from .complexity import Complexity
 
 __all__ = ["FrobeniusBall", "OperatorBall", "RowBalls", "ScoreBall"]
@@ -36,7 +35,7 @@ class _LinearBall:
 
     def __post_init__(self) -> None:
         """Checks the points and the numbers."""
-        object.__setattr__(self, "x", _points("x", self.x))
+        object.__setattr__(self, "x", finite_array("x", self.x, 2))
         check_count("dimension", self.dimension)
         check_positive(bound=self.bound)
 
@@ -197,7 +196,7 @@ class ScoreBall:
     def __post_init__(self) -> None:
         """Checks the points."""
         for name in ("anchors", "positives", "negatives"):
-            object.__setattr__(self, name, _points(name, getattr(self, name)))
+            object.__setattr__(self, name, finite_array(name, getattr(self, name), 2))
         shapes = {a.shape for a in (self.anchors, self.positives, self.negatives)}
         if len(shapes) > 1:
             raise ValueError(f"anchors, positives and negatives must have one shape, got {shapes}")
@@ -236,13 +235,6 @@ class ScoreBall:
         lengths = np.linalg.norm(self._differences, axis=1)
         products: Float64[np.ndarray, " M"] = lengths * np.linalg.norm(self.anchors, axis=1)
         return products
-
-
-def _points(name: str, points: Float64[np.ndarray, "n p"]) -> Float64[np.ndarray, "n p"]:
-    array = np.asarray(points, np.float64)
-    if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(f"{name} must be a finite matrix of points, got the shape {array.shape}")
-    return array
 
 
 def _concentration(x: Float64[np.ndarray, "n p"], dimension: int) -> float:

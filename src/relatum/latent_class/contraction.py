@@ -13,8 +13,7 @@ import math
 
 import numpy as np
 
-from .bound_checks import check_non_negative, check_positive, loss_range
-from .checks import check_count, surrogate
+from .checks import check_count, check_non_negative, check_positive, loss_range, surrogate
 
 __all__ = [
     "block_contraction",

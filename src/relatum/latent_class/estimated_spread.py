@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float64
 
+from .checks import check_delta
 from .estimates import Estimate, normal_estimate
 from .resampling import PARTS, grouped_jackknife
 from .sample import LabelledSample
@@ -120,7 +121,7 @@ def spread_upper_bound(sample: LabelledSample, radius: float, delta: float = 0.0
     Raises:
         ValueError: If δ is not in (0, 1) or a row is longer than the radius.
     """
-    check_radius(sample, radius)
+    sample.require_radius(radius)
     check_delta(delta)
     counts, means = sample.counts, sample.class_means(sample.features)
     log = math.log(3 * len(counts) / delta)
@@ -131,22 +132,6 @@ def spread_upper_bound(sample: LabelledSample, radius: float, delta: float = 0.0
     lengths = sample.class_means(np.linalg.norm(sample.features, axis=1))
     lengths = np.minimum(radius, lengths + radius * np.sqrt(log / (2 * counts)))
     return float(_nu(sample) @ (np.sqrt(widths) * lengths))
-
-
-def check_radius(sample: LabelledSample, radius: float) -> None:
-    """Raises ValueError where a radius is not positive or a row is longer."""
-    longest = float(np.linalg.norm(sample.features, axis=1).max())
-    # Rows that were normalised in single precision are not exactly of their length.
-    if not longest * (1 - 1e-6) <= radius < math.inf or radius <= 0:
-        raise ValueError(
-            f"radius must be a known bound on |f|, got {radius} with a row of length {longest:.6g}"
-        )
-
-
-def check_delta(delta: float) -> None:
-    """Raises ValueError where a probability of failure is not in (0, 1)."""
-    if not 0 < delta < 1:
-        raise ValueError(f"delta must be in (0, 1), got {delta}")
 
 
 def _nu(sample: LabelledSample) -> Float64[np.ndarray, " K"]:

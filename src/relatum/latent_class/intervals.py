@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 from jaxtyping import Float64, Int64
 
-from .estimated_spread import check_delta, check_radius
+from .checks import check_delta, losses_of, surrogate
+from .concentration import bounded_difference_tail
 from .estimates import Estimate
-from .pair_table import PairTable, surrogate_loss
+from .pair_table import PairTable
 from .resampling import PARTS, weighted_sum
 from .sample import LabelledSample
 
@@ -43,9 +43,8 @@ def bounded_difference_width(
         span: B, the difference of the largest and smallest loss (``oscillation`` of the loss).
         delta: Probability of failure.
     """
-    check_delta(delta)
     moved = 2 * weights.sum(1) + weights.sum(0)
-    return float(span * np.sqrt(math.log(1 / delta) / 2 * (moved**2 / sample.counts).sum()))
+    return bounded_difference_tail(span**2 * (moved**2 / sample.counts).sum(), delta)
 
 
 def hoeffding_width(
@@ -74,8 +73,7 @@ def hoeffding_width(
     if allotted is None:
         return math.inf
     used = weights > 0
-    total = (weights[used] ** 2 / allotted[used]).sum()
-    return float(span * np.sqrt(math.log(1 / delta) / 2 * total))
+    return bounded_difference_tail(span**2 * (weights[used] ** 2 / allotted[used]).sum(), delta)
 
 
 def _allot(
@@ -128,7 +126,7 @@ def rigorous_estimate(
     if part not in PARTS:
         raise ValueError(f"part must be one of {list(PARTS)}, got {part!r}")
     sample = table.sample
-    check_radius(sample, radius)
+    sample.require_radius(radius)
     check_delta(delta)
     weights = PARTS[part](sample.weights)
     span = table.loss.oscillation(radius)
@@ -171,7 +169,7 @@ def disjoint_triplets(
     """
     if part not in PARTS:
         raise ValueError(f"part must be one of {list(PARTS)}, got {part!r}")
-    surrogate = surrogate_loss(loss)
+    surrogate(loss)
     generator = np.random.default_rng(seed)
     weights = PARTS[part](sample.weights)
     weights = weights / weights.sum()
@@ -186,7 +184,7 @@ def disjoint_triplets(
         mine = np.flatnonzero(wanted == c)
         rows[mine] = generator.permutation(np.flatnonzero(sample.codes == c))[: len(mine)]
     x, y, z = sample.features[rows].reshape(3, number, -1)
-    return np.asarray(surrogate(torch.from_numpy((x * (z - y)).sum(1))))
+    return losses_of(loss, (x * (z - y)).sum(1))
 
 
 def _triplet_number(counts: Int64[np.ndarray, " K"], weights: Float64[np.ndarray, "K K"]) -> int:

@@ -15,14 +15,13 @@ from jaxtyping import Float64, Int64
 from scipy.special import gammaln
 
 from ..surrogates import HingeSurrogate, LogisticSurrogate
+from .checks import surrogate
 from .estimates import Estimate, normal_estimate
-from .pair_table import surrogate_loss
+from .quadrature import expected_logarithms
 from .resampling import split_error
 from .sample import LabelledSample
 
 __all__ = ["estimated_infonce", "estimated_k_negative_risk"]
-
-_STEP = 0.22  # of the trapezoid rule in ln t: its error is about 1e-15
 
 
 def estimated_k_negative_risk(
@@ -73,7 +72,7 @@ def estimated_k_negative_risk(
     n = len(sample.codes)
     if not 1 <= k <= n - 2:
         raise ValueError(f"k must be from 1 to the {n - 2} rows beside a pair, got {k}")
-    statistic, method = _engine(sample, k, surrogate_loss(loss), draws, seed)
+    statistic, method = _engine(sample, k, surrogate(loss), draws, seed)
     error = float(split_error(sample, statistic, parts=parts, rows=k + 2, seed=seed))
     notes = (*sample.notes, method)
     if math.isnan(error):
@@ -178,20 +177,10 @@ def _log_choose(n: Int64[np.ndarray, "*any"], k: int) -> Float64[np.ndarray, "*a
 def _logistic_row(
     pool: Float64[np.ndarray, " m"], positives: Float64[np.ndarray, " p"], k: int
 ) -> float:
-    r"""One anchor: the mean over positives u of E log2(1 + Σ e^{v − u}), k draws of the others.
-
-    With :math:`t = e^{a + u}` the transform :math:`\phi = E e^{-t e^{v-u}}` depends on a alone, so
-    one grid in a serves all positives; the positive's own term is taken out of the mean.
-    """
-    # Below, 1 − φ^k < e^-36; above, e^-t < e^-54.
-    grid = np.arange(-(36 + math.log(k) + pool.max()), 4 - positives.min() + _STEP, _STEP)[:, None]
-    with np.errstate(over="ignore"):  # e^-inf is the limit
-        total = -np.expm1(-np.exp(grid + pool)).sum(1)  # of 1 − φ, small where φ is near 1
-        own = np.exp(grid + positives)
-    missing = (total[:, None] + np.expm1(-own)) / (len(pool) - 1)
-    missing = missing.clip(0, 1 - 2.0**-53)  # rounding alone may leave the open interval
-    values = -np.expm1(k * np.log1p(-missing)) * np.exp(-own)
-    return float(_STEP * values.sum(0).mean() / math.log(2))
+    """One anchor: the mean over positives u of E log2(1 + Σ e^{v − u}), k draws of the others."""
+    weight = 1 / (len(pool) - 1)
+    law = np.full(len(pool), weight)
+    return float(expected_logarithms(pool, law, positives, k, own=weight).mean())
 
 
 def _drawn(

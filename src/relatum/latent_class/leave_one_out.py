@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from jaxtyping import Float64
 
+from .checks import check_positive, losses_of, many_losses_of
 from .estimates import Estimate, normal_estimate
-from .pair_table import surrogate_loss
 from .resampling import PARTS, grouped_jackknife, weighted_sum
 from .sample import LabelledSample
 
@@ -75,8 +74,7 @@ def leave_one_out_risk(
         >>> leave_one_out_risk(corners).value  # the margins are −1
         0.0
     """
-    surrogate = surrogate_loss(loss)
-    return _pairwise(sample, lambda m: surrogate(torch.from_numpy(m)).numpy(), level, groups)
+    return _pairwise(sample, lambda m: losses_of(loss, m), level, groups)
 
 
 def leave_one_out_margin_risk(
@@ -93,10 +91,8 @@ def leave_one_out_margin_risk(
     Raises:
         ValueError: If the margin is not positive, or a class has a single row.
     """
-    if not 0 < margin < np.inf:
-        raise ValueError(f"margin must be a positive number, got {margin}")
-    hinge = surrogate_loss("hinge")
-    return _pairwise(sample, lambda m: hinge(torch.from_numpy(m / margin)).numpy(), level, groups)
+    check_positive(margin=margin)
+    return _pairwise(sample, lambda m: losses_of("hinge", m / margin), level, groups)
 
 
 def leave_one_out_error(
@@ -135,8 +131,7 @@ def leave_one_out_full_risk(
     Raises:
         ValueError: For another loss, or if a class has a single row.
     """
-    many = surrogate_loss(loss).many
-    return _full(sample, lambda others: many(torch.from_numpy(others)).numpy(), level, groups)
+    return _full(sample, lambda others: many_losses_of(loss, others), level, groups)
 
 
 def leave_one_out_cross_entropy(

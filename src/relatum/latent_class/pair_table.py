@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import cast
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from ..surrogates import SURROGATES, HingeSurrogate, LogisticSurrogate
+from ..surrogates import HingeSurrogate, LogisticSurrogate
+from .checks import surrogate
 from .fast import AnchorBlock, BlockSums, Chebyshev, direct_sums, hinge_sums
 from .sample import LabelledSample
 
-__all__ = ["PairTable", "pair_table", "surrogate_loss"]
+__all__ = ["PairTable", "pair_table"]
 
 # Numbers of an array held at a time. Larger ones leave the cache and are mapped anew at every use,
 # which takes twice the time; scores are multiplied out for more anchors at once.
@@ -75,13 +75,6 @@ def mean_terms(
     return means
 
 
-def surrogate_loss(loss: str) -> HingeSurrogate | LogisticSurrogate:
-    """The surrogate of that name; ValueError for another name."""
-    if loss not in SURROGATES:
-        raise ValueError(f"loss must be one of {sorted(SURROGATES)}, got {loss!r}")
-    return cast(HingeSurrogate | LogisticSurrogate, SURROGATES[loss])
-
-
 def pair_table(sample: LabelledSample, loss: str = "hinge") -> PairTable:
     r"""All class-pair risks of labelled embeddings, and what each point contributes.
 
@@ -111,11 +104,11 @@ def pair_table(sample: LabelledSample, loss: str = "hinge") -> PairTable:
         array([[1., 0.],
                [0., 1.]])
     """
-    surrogate = surrogate_loss(loss)
+    losses = surrogate(loss)
     order = np.argsort(sample.codes, kind="stable")
     points = torch.from_numpy(sample.features[order])
     counts = sample.counts
-    sums, width = _engine(surrogate, points, counts)
+    sums, width = _engine(losses, points, counts)
     n, classes = len(points), len(counts)
     anchor, positive, negative = (np.zeros((n, classes)) for _ in range(3))
     for block in _blocks(points, counts, max(1, _HELD // (n * width))):
@@ -129,7 +122,7 @@ def pair_table(sample: LabelledSample, loss: str = "hinge") -> PairTable:
     for table in (anchor, positive, negative):
         table[within] -= (counts - 1)[within[1]]
     back = np.argsort(order)
-    return PairTable(sample, surrogate, anchor[back], positive[back], negative[back])
+    return PairTable(sample, losses, anchor[back], positive[back], negative[back])
 
 
 def _engine(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..arrays import features as feature_tensor
+from .checks import checked_prior
 
 __all__ = ["LabelledSample", "class_weights", "labelled_sample"]
 
@@ -79,6 +81,16 @@ class LabelledSample:
             raise ValueError(
                 f"{what} needs {rows} rows of every class, class {self.classes[at]!r} has "
                 f"{counts[at]}: read the sample with least={rows}"
+            )
+
+    def require_radius(self, radius: float) -> None:
+        """Raises ValueError where a stated bound on |f| is not positive or a row is longer."""
+        longest = float(np.linalg.norm(self.features, axis=1).max())
+        # Rows that were normalised in single precision are not exactly of their length.
+        if not longest * (1 - 1e-6) <= radius < math.inf or radius <= 0:
+            raise ValueError(
+                f"radius must be a known bound on |f|, got {radius} with a row of length "
+                f"{longest:.6g}"
             )
 
     def keep(self, kept: Bool[np.ndarray, " n"]) -> LabelledSample:
@@ -235,6 +247,5 @@ def _prior(
                 f"class_prior must hold one number for each of the {len(labels)} classes, got the "
                 f"shape {masses.shape}"
             )
-    if not (np.isfinite(whole).all() and (whole > 0).all() and abs(whole.sum() - 1) < 1e-9):
-        raise ValueError(f"class_prior must be positive and sum to 1, got {whole.tolist()}")
+    checked_prior(whole, "class_prior")
     return np.asarray(masses / masses.sum())

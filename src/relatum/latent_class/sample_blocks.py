@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
-import torch
 from jaxtyping import Float64, Int64
 
+from .checks import losses_of
 from .estimates import Estimate, PairRisks, normal_estimate
-from .pair_table import surrogate_loss
 from .resampling import PARTS, grouped_jackknife, split_error, weighted_sum
 from .sample import LabelledSample
 
@@ -59,13 +56,9 @@ def estimated_block_risks(
         raise ValueError(f"block and draws must be at least 1, got {block} and {draws}")
     least = 2 * block + 1
     sample.require(least, f"blocks of {block}")
-    surrogate = surrogate_loss(loss)
-
-    def losses(t: Float64[np.ndarray, "*any"]) -> Float64[np.ndarray, "*any"]:
-        return np.asarray(surrogate(torch.from_numpy(t)))
 
     def statistic(part: LabelledSample) -> Float64[np.ndarray, " parts"]:
-        table = _block_table(part, block, losses, draws, seed)
+        table = _block_table(part, block, loss, draws, seed)
         return np.array([weighted_sum(law(part.weights), table) for law in PARTS.values()])
 
     errors = split_error(sample, statistic, parts=parts, least=least, seed=seed)
@@ -85,7 +78,7 @@ def estimated_block_risks(
 def _block_table(
     sample: LabelledSample,
     block: int,
-    losses: Callable[[Float64[np.ndarray, "*any"]], Float64[np.ndarray, "*any"]],
+    loss: str,
     draws: int,
     seed: int,
 ) -> Float64[np.ndarray, "K K"]:
@@ -99,7 +92,8 @@ def _block_table(
         place = _places(codes, generator)
         positives, negatives = place < block, (place >= block) & (place < 2 * block)
         means = [sample.keep(kept).class_means(points[kept]) for kept in (positives, negatives)]
-        values = losses(points @ means[1].T - (points * means[0][codes]).sum(1, keepdims=True))
+        own = (points * means[0][codes]).sum(1, keepdims=True)
+        values = losses_of(loss, points @ means[1].T - own)
         # Anchors: in no positive block, and within a class in no negative block either.
         anchors = ~positives[:, None] & ~(negatives[:, None] & (codes[:, None] == classes))
         total += sample.class_sums(values * anchors) / sample.class_sums(anchors.astype(float))
