@@ -11,6 +11,11 @@ LOSSES = {
     "hinge": lambda t: np.maximum(0.0, 1.0 + t),
     "logistic": lambda t: np.logaddexp(0, t) / np.log(2),
 }
+# For plain loops, where numpy would be slow.
+LOSS = {
+    "hinge": lambda t: max(0.0, 1.0 + t),
+    "logistic": lambda t: (max(t, 0.0) + math.log1p(math.exp(-abs(t)))) / math.log(2),
+}
 MANY = {
     "hinge": lambda v: max((max(0.0, 1.0 + t) for t in v), default=0.0),
     "logistic": lambda v: math.log2(1.0 + math.fsum(math.exp(t) for t in v)),

@@ -28,7 +28,7 @@ from relatum.latent_class.contraction import (
     score_contraction,
 )
 
-from .finite_world import LOSSES, MANY
+from .finite_world import LOSS, LOSSES, MANY
 
 both_losses = pytest.mark.parametrize("loss", LOSSES)
 
@@ -232,13 +232,13 @@ def test_contraction_of_blocks_and_of_projections(loss):
         f = rng.normal(size=(3, 2, 5, 1)) * 2
         radius = float(np.abs(f).max())
         q = (f[:, :, 0] * (f[:, :, 3:].mean(axis=2) - f[:, :, 1:3].mean(axis=2))).sum(axis=2)
-        a = complexity_of(np.vectorize(LOSSES[loss])(q))
+        a = complexity_of(np.vectorize(LOSS[loss])(q))
         assert a <= block_contraction(complexity_of(f), radius, 2, loss) + 1e-9
         u = rng.normal(size=(3, 2, 3, 2))
         lengths = np.linalg.norm(u, axis=3, keepdims=True)
         z = 1.5 * u / lengths
         q = (z[:, :, 0] * (z[:, :, 2] - z[:, :, 1])).sum(axis=2)
-        a = complexity_of(np.vectorize(LOSSES[loss])(q))
+        a = complexity_of(np.vectorize(LOSS[loss])(q))
         bound = projected_contraction(complexity_of(u), 1.5, float(lengths.min()), loss)
         assert a <= bound + 1e-9
 

@@ -108,7 +108,7 @@ def test_functions_of_the_margins():
 def test_ties_are_errors():
     zeros = labelled_sample(np.zeros((6, 2)), np.arange(6) % 2)
     assert leave_one_out_error(zeros).value == leave_one_out_top_error(zeros).value == 1
-    with pytest.raises(ValueError, match="margin must be a positive number, got 0"):
+    with pytest.raises(ValueError, match="margin must be a positive finite number, got 0"):
         leave_one_out_margin_risk(zeros, 0)
 
 

@@ -21,7 +21,7 @@ from relatum.latent_class import (
 )
 from relatum.surrogates import SURROGATES
 
-from .finite_world import LIPSCHITZ, LOSSES, random_models, violations
+from .finite_world import LIPSCHITZ, LOSS, LOSSES, random_models, violations
 
 MODELS = random_models(300)
 SMALL = random_models(25, seed=1, classes=3, points=5)
@@ -50,7 +50,7 @@ def test_pair_losses_are_the_sums_of_their_definition(loss):
         f, p = model.features, model.laws
         table = np.zeros((k, k))
         for c, e, i, j, m in product(range(k), range(k), range(n), range(n), range(n)):
-            table[c, e] += p[c, i] * p[c, j] * p[e, m] * LOSSES[loss](f[i] @ f[m] - f[i] @ f[j])
+            table[c, e] += p[c, i] * p[c, j] * p[e, m] * LOSS[loss](f[i] @ f[m] - f[i] @ f[j])
         np.testing.assert_allclose(pair_losses(model, loss), table, rtol=1e-12)
 
 
@@ -69,7 +69,7 @@ def test_one_sided_and_two_sided_tasks_agree(loss):
         for c, e in product(range(len(model.prior)), repeat=2):
             w = model.means[c] - model.means[e]
             for x, f in enumerate(model.features):
-                plus, minus = LOSSES[loss](-w @ f), LOSSES[loss](w @ f)
+                plus, minus = LOSS[loss](-w @ f), LOSS[loss](w @ f)
                 two_sided = (model.laws[c, x] * plus + model.laws[e, x] * minus) / 2
                 total += model.task_law[c, e] * two_sided
         assert mean_classifier_risk(model, loss) == exact(total)
@@ -84,8 +84,8 @@ def test_without_collision_it_is_a_one_shot_classifier(loss):
             for a, b, x in product(range(n), repeat=3):
                 w = model.features[a] - model.features[b]
                 shots = model.laws[c, a] * model.laws[e, b]
-                plus = model.laws[c, x] * LOSSES[loss](-w @ model.features[x])
-                minus = model.laws[e, x] * LOSSES[loss](w @ model.features[x])
+                plus = model.laws[c, x] * LOSS[loss](-w @ model.features[x])
+                minus = model.laws[e, x] * LOSS[loss](w @ model.features[x])
                 total += model.task_law[c, e] * shots * (plus + minus) / 2
         assert noncollision_risk(model, loss) == exact(total)
 
@@ -123,7 +123,7 @@ def test_margins_and_errors():
         assert margin_risk(model, 2.5) == exact(mean_classifier_risk(scaled))
         for loss in LOSSES:
             assert pairwise_error(model) <= mean_classifier_risk(model, loss) + 1e-12
-    with pytest.raises(ValueError, match="margin must be positive and finite, got 0"):
+    with pytest.raises(ValueError, match="margin must be a positive finite number, got 0"):
         margin_risk(MODELS[0], 0)
     with pytest.raises(ValueError, match="loss must be one of hinge, logistic, got 'log'"):
         pair_losses(MODELS[0], "log")
@@ -209,7 +209,7 @@ def test_blocks_are_means_of_independent_members(loss):
             for x, a, b, p, q in product(range(n), repeat=5):
                 mass = model.prior[c] * model.prior[e] * model.laws[c, [x, a, b]].prod()
                 t = model.gram[x, [p, q]].mean() - model.gram[x, [a, b]].mean()
-                total += mass * model.laws[e, [p, q]].prod() * LOSSES[loss](t)
+                total += mass * model.laws[e, [p, q]].prod() * LOSS[loss](t)
         assert unsupervised_risk(model, loss, block=2) == exact(total)
     with pytest.raises(ValueError, match="draw some with sample_blocks instead"):
         unsupervised_risk(MODELS[0], block=60)
@@ -224,7 +224,7 @@ def test_simplex(loss, classes, radius):
     corners = np.eye(classes) - 1 / classes
     corners *= radius / np.linalg.norm(corners[0])
     model = FiniteModel(np.full(classes, 1 / classes), np.eye(classes), corners)
-    v = LOSSES[loss](-(radius**2) * classes / (classes - 1))
+    v = LOSS[loss](-(radius**2) * classes / (classes - 1))
     assert unsupervised_risk(model, loss) == exact(1 / classes + (1 - 1 / classes) * v)
     assert mean_classifier_risk(model, loss) == exact(v)
     assert noncollision_risk(model, loss) == exact(v)

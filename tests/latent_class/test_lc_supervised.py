@@ -18,7 +18,7 @@ from relatum.latent_class import (
     unsupervised_risk,
 )
 
-from .finite_world import LOSSES, random_models
+from .finite_world import LOSS, LOSSES, random_models
 
 MODELS = random_models(60, seed=7, classes=4, points=8)
 both = pytest.mark.parametrize("loss", LOSSES)
@@ -74,7 +74,7 @@ def test_logistic_meets_the_conditions_of_an_infimum():
         slopes = mass[rest] * expit(-(rows[rest] @ best.weights)) / math.log(2)
         np.testing.assert_allclose(slopes @ rows[rest], 0, atol=1e-12)
         margins = rows[rest] @ best.weights
-        value = sum(m * LOSSES["logistic"](-t) for m, t in zip(mass[rest], margins, strict=True))
+        value = sum(m * LOSS["logistic"](-t) for m, t in zip(mass[rest], margins, strict=True))
         assert best.value == pytest.approx(value, rel=1e-12, abs=1e-14)
         assert best.attained == bool(rest.all())
         separated += not best.attained
