@@ -18,6 +18,8 @@ linear classifier on it can tell the classes apart. In the order of the theory:
   ``bounds_infonce``, ``bounds_training`` (from a sample to its law), ``bounds_hold_out``.
 * **Complexity** of encoder classes. ``complexity``, ``complexity_linear``, ``contraction`` (from
   encoders to losses).
+* **Beneath**: ``fast`` and ``quadrature`` (sums without visiting their terms), ``blocks``,
+  ``concentration`` (the one inequality behind all widths), ``checks``.
 
 Losses are "hinge" and "logistic" (base 2, so that knowing nothing costs 1); InfoNCE and
 cross-entropies are in nats.
