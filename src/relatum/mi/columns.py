@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 from torch import Tensor
 
-__all__ = ["Sides", "read_sides"]
+__all__ = ["Sides", "aligned", "read_sides"]
 
 # An affine relation holds when what is left of a column is below this part of its deviation: more
 # than the rounding of float32, and far below any noise that is meant.
@@ -78,7 +78,7 @@ def read_sides(x: object, y: object) -> Sides:
         >>> sides.y.T, sides.x_names, sides.x_discrete, sides.y_discrete
         (array([[0., 1., 0., 1.]]), ('x0', 'x1'), (False, True), (True,))
     """
-    y, notes = _aligned(x, y)
+    y, notes = aligned(x, y)
     left, right = _table("x", x), _table("y", y)
     _check_shapes(left, right)
     xs, ys = list(_columns("x", left)), list(_columns("y", right))
@@ -99,14 +99,14 @@ def _is_pandas(value: object) -> bool:
     return hasattr(value, "iloc") and hasattr(value, "index")
 
 
-def _aligned(x: Any, y: Any) -> tuple[Any, tuple[str, ...]]:
-    """`y` in the order of x's index, where both have one."""
+def aligned(x: Any, y: Any, name: str = "y") -> tuple[Any, tuple[str, ...]]:
+    """`y` (or what `name` calls it) in the order of x's index, where both have one."""
     if not (_is_pandas(x) and _is_pandas(y)) or x.index.equals(y.index):
         return y, ()
-    where = f"x and y (shapes {x.shape} and {y.shape})"
+    where = f"x and {name} (shapes {x.shape} and {y.shape})"
     alone = {
         "x": x.index.difference(y.index, sort=False),
-        "y": y.index.difference(x.index, sort=False),
+        name: y.index.difference(x.index, sort=False),
     }
     found = "; ".join(
         f"{len(labels)} labels only in {side}, such as {labels.tolist()[0]!r}"
@@ -116,7 +116,7 @@ def _aligned(x: Any, y: Any) -> tuple[Any, tuple[str, ...]]:
     if found:
         raise ValueError(
             f"{where} have different indexes: {found}. Take the rows they share "
-            "(x.loc[common], y.loc[common]), or drop the labels of both with "
+            f"(x.loc[common], {name}.loc[common]), or drop the labels of both with "
             "reset_index(drop=True) if rows belong together by position"
         )
     if not (x.index.is_unique and y.index.is_unique):
@@ -125,7 +125,7 @@ def _aligned(x: Any, y: Any) -> tuple[Any, tuple[str, ...]]:
             "rows cannot be matched: make the indexes unique, or drop them with "
             "reset_index(drop=True) if rows belong together by position"
         )
-    return y.loc[x.index], ("the rows of y were put in the order of x's index",)
+    return y.loc[x.index], (f"the rows of {name} were put in the order of x's index",)
 
 
 def _table(side: str, value: Any) -> Any:

@@ -160,7 +160,7 @@ def fit_doe(
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), _MAX_NORM)
         optimizer.step()
-        if step % _CHECK == 0:
+        if step % _CHECK == 0 or step == steps:
             value = _cross_entropy(model, held)
             if value < best:
                 best, worse, best_step = value, 0, step
@@ -170,7 +170,7 @@ def fit_doe(
         if worse >= _PATIENCE:
             break
     model.load_state_dict(state)
-    late = step == steps and best_step > steps - 2 * _CHECK
+    late = step == steps and best_step > max(0, steps - 2 * _CHECK)
     notes = (f"not converged: validation still improved at the last of {steps} steps",) * late
     return FittedDoE(model, *margins, axes, notes)
 
@@ -184,7 +184,7 @@ def _canonical_axes(x: Side, y: Side) -> Float64[np.ndarray, "dy k"]:
     """All directions of y that vary, whitened, the most correlated with x first."""
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)
     of_x, of_y = np.linalg.svd(x, full_matrices=False), np.linalg.svd(y, full_matrices=False)
-    known = of_y.S > len(y) * np.finfo(float).eps * of_y.S.max(initial=1e-300)
+    known = of_y.S > len(y) * np.finfo(float).eps * of_y.S.max(initial=1.0)
     if not known.any():  # nothing varies: one axis of zeros
         return np.zeros((y.shape[1], 1))
     turned = np.linalg.svd((of_x.U.T @ of_y.U[:, known]).T).U

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .columns import Sides, read_sides
+from .columns import Sides, aligned, read_sides
 from .intervals import bootstrap, check_resampling
 from .methods import DOE, METHODS, READERS, TRAINED
-from .reading import Reading
+from .reading import ROUNDING, Reading
 from .remarks import remarks
 from .result import MIEstimate
 from .splits import Split, cross_fit
@@ -49,7 +49,8 @@ def estimate_mi(
 
     Trained methods are cross-fitted: each row is read by a critic that was trained on other rows
     and stopped by yet others, so the value is of held-out rows and uses every row once. Nothing is
-    ever chosen by the truth or by the rows that are read.
+    ever chosen by the truth or by the rows that are read. (The Gaussian part of rpc's ratio is
+    known in closed form from all rows, free of bias: :func:`relatum.mi.trained.cross_fitted`.)
 
     Args:
         x: One side, (n,) or (n, d): array, tensor, list or pandas object. Two pandas objects are
@@ -63,10 +64,11 @@ def estimate_mi(
         folds: Fits of trained methods; default 5, and 2 from 10,000 rows on.
         valid_fraction: Share of the rows outside a test part that decides when to stop.
         groups: A label for each row, such as the person it comes from; rows of a group are never
-            parted, and whole groups are resampled.
+            parted, and whole groups are resampled. A pandas object is matched by x's index.
         block_length: For time series: rows over which the series depends on itself. Test parts are
             stretches, neighbours of a stretch are not trained on, and blocks are resampled.
-        permutations: For the p-value of independence; 0 leaves it out. With groups there is none.
+        permutations: For the p-value of independence; 0 leaves it out. With groups there is none,
+            and a series has no more than its shifts by a block or more.
         seeds: Trainings with different seeds, which are averaged; their spread is reported.
         resamples: Of the bootstrap.
         unit: "nats" or "bits".
@@ -104,6 +106,7 @@ def estimate_mi(
         if number < least:
             raise ValueError(f"{name} must be at least {least}, got {number}")
     sides = read_sides(x, y)
+    groups, said = aligned(x, groups, "groups")
     check_resampling(len(sides.x), level, resamples, groups, block_length)
     how = _How(method, seed, folds, valid_fraction, groups, block_length, permutations, options)
     found = (
@@ -122,6 +125,7 @@ def estimate_mi(
     )
     warnings = (
         *sides.notes,
+        *said,
         *reading.notes,
         *found.notes,
         *remarks(reading, found.train_value, interval.standard_error),
@@ -211,6 +215,7 @@ def _trained(sides: Sides, how: _How, seeds: int, progress: Progress | None) -> 
         terms=np.mean([one.terms for one in readings], 0),
         pointwise=_mean_of([one.pointwise for one in readings]),
         notes=tuple(dict.fromkeys(note for one in readings for note in one.notes)),
+        counts={name: sum(one.counts[name] for one in readings) for name in readings[0].counts},
         settings={**readings[0].settings, "folds": len(splits), "seeds": seeds},
     )
     if spread is not None:
@@ -250,23 +255,27 @@ def _read(sides: Sides, how: _How, progress: Progress | None) -> _Found:
         raise ValueError(f"method {how.method!r}: {str(error).split('() ')[-1]}") from None
     if how.permutations == 0 or how.groups is not None:
         return _Found(reading, _no_p(how))
-    random, above = np.random.default_rng(how.seed), 0
-    for turn in range(how.permutations):
+    n, gap, count, above = len(sides.y), how.block_length, how.permutations, 0
+    if gap is not None:  # there are no more shifts than these
+        count = min(count, n + 1 - 2 * gap)
+    for turn, order in enumerate(_orders(n, gap, count, how.seed)):
         if progress is not None:
-            progress(turn, how.permutations)
-        permuted = sides.y[_order(len(sides.y), how.block_length, random)]
-        above += reader(sides.x, permuted, **how.options).value >= reading.value
+            progress(turn, count)
+        chance = reader(sides.x, sides.y[order], **how.options).value
+        above += chance >= reading.value - ROUNDING
     if progress is not None:
-        progress(how.permutations, how.permutations)
-    p_value = (1 + above) / (1 + how.permutations)
-    return _Found(reading, (), p_value, how.permutations)
+        progress(count, count)
+    return _Found(reading, (), (1 + above) / (1 + count), count)
 
 
-def _order(n: int, block_length: int | None, random: np.random.Generator) -> np.ndarray:
-    """A random order, or for a series a shift around by at least a block."""
-    if block_length is None:
-        return random.permutation(n)
-    return np.roll(np.arange(n), int(random.integers(block_length, n - block_length + 1)))
+def _orders(n: int, gap: int | None, count: int, seed: int) -> Iterator[np.ndarray]:
+    """Random orders, or for a series different shifts around by at least a block."""
+    random = np.random.default_rng(seed)
+    if gap is None:
+        yield from (random.permutation(n) for _ in range(count))
+    else:
+        for shift in random.permutation(n + 1 - 2 * gap)[:count] + gap:
+            yield np.roll(np.arange(n), shift)
 
 
 def _no_p(how: _How) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from .start import Side, Start
 __all__ = ["Begun", "FittedCritic", "Prepared", "log_ratios"]
 
 _HELD = 4096  # rows of which the start's word on all pairs is held
-_PAIRS = 1 << 20  # scored at a time, which bounds the memory of the hidden layers
+_NUMBERS = 1 << 26  # of inputs or hidden units held at a time
 
 
 @dataclass(frozen=True)
@@ -141,8 +141,9 @@ class FittedCritic:
         n, k = columns.shape
         logs = np.empty((n, k))
         begun = Begun(self.start, sides, None)
+        width = max(64, sides.tensor_x.shape[1], sides.tensor_y.shape[1])
         with torch.no_grad():
-            for rows in np.array_split(np.arange(n), 1 + n * k // _PAIRS):
+            for rows in np.array_split(np.arange(n), 1 + n * k * width // _NUMBERS):
                 logs[rows] = log_ratios(
                     begun(rows, columns[rows]), self.network, sides, rows, columns[rows]
                 )

@@ -14,6 +14,7 @@ from jaxtyping import Float64
 from .columns import Sides, read_sides
 from .discrete import discrete, mixed
 from .estimate import METHODS, READERS, estimate_mi
+from .reading import ROUNDING
 
 __all__ = ["MIMatrix", "MIRanking", "mutual_information_matrix"]
 
@@ -21,7 +22,6 @@ Progress = Callable[[int, int], None]
 """Called with (done, all) after each pair."""
 
 _SAME = 1 - 1e-12  # a correlation beyond this is an affine relation, up to rounding
-_ROUNDING = 1e-12  # equal tables may differ by this
 _Pair = Callable[[np.ndarray, np.ndarray], float]
 
 
@@ -232,7 +232,7 @@ def _ranking(
             values[i] = _value(x, sides.y, kind, estimate)
         if permutations:
             chance = [_value(x, sides.y[order], kind, estimate) for order in orders]
-            reached = values[i] - _ROUNDING
+            reached = values[i] - ROUNDING
             p_values[i] = (1 + sum(c >= reached for c in chance)) / (1 + permutations)
         if progress is not None:
             progress(i + 1, d)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, get_args
 
 import numpy as np
 import torch
@@ -119,10 +119,12 @@ def relative_method(
         outside: What becomes of raw scores outside the range (:mod:`relatum.mi.readouts`).
 
     Raises:
-        ValueError: If a weight is out of range or the read-out unknown.
+        ValueError: If a weight is out of range, or the read-out or policy unknown.
     """
     if readout not in _READOUTS:
         raise ValueError(f"readout must be one of {', '.join(_READOUTS)}, got {readout!r}")
+    if outside not in get_args(Outside):
+        raise ValueError(f"outside must be one of {get_args(Outside)}, got {outside!r}")
     objective = RPC(alpha, beta, gamma)
     link = raw_scores if form == "raw" else link_of(objective)
 

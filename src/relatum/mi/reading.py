@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from jaxtyping import Float64
 
-__all__ = ["Kind", "Reading"]
+__all__ = ["ROUNDING", "Kind", "Reading"]
+
+ROUNDING: Final = 1e-6
+"""Nats by which equal estimates may differ: a sum rounds by the order of its rows."""
 
 Kind = Literal["lower bound", "plug-in", "difference"]
 """A *lower bound* is at most the mutual information in the population, for every critic. A

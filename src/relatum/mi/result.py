@@ -20,7 +20,7 @@ Unit = Literal["nats", "bits"]
 
 KINDS: Final[Mapping[Kind, str]] = MappingProxyType(
     {
-        "lower bound": "on average at most the mutual information; how far below is not known",
+        "lower bound": "in the population at most the mutual information; how far below is unknown",
         "plug-in": "the mean of an estimated log density ratio; errs to either side",
         "difference": "one estimated entropy less another; errs to either side",
     }

@@ -17,6 +17,7 @@ __all__ = ["Start"]
 
 Side = Float64[np.ndarray, "n d"]
 
+_WASTE = 8  # times as many pairs in a matrix as are asked for: then pair by pair is cheaper
 _PAIRS = 1 << 22  # whose log ratios are held at a time
 
 # Shares of the Gaussian and of the kernel log ratio; (0, 0) is a ratio of 1 everywhere.
@@ -93,6 +94,10 @@ class Start:
         candidates, place = np.unique(columns, return_inverse=True)
         place, among = place.reshape(columns.shape), y[candidates]
         logs = np.empty(columns.shape)
+        if len(rows) * len(among) > max(_PAIRS, _WASTE * columns.size):
+            for index, column in enumerate(columns.T):
+                logs[:, index] = self.log_ratio(x[rows], y[column])
+            return logs
         for part in np.array_split(np.arange(len(rows)), 1 + len(rows) * len(among) // _PAIRS):
             every = self.matrix(x[rows[part]], among)
             logs[part] = np.take_along_axis(every, place[part], 1)

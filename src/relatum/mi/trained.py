@@ -17,13 +17,14 @@ from .gaussian import gaussian
 from .influence import influence_plug_in
 from .margins import NormalScores
 from .methods import DOE, Trained, trained_method
-from .reading import Reading
+from .reading import ROUNDING, Reading
 from .splits import Split
 from .start import Side
 
 __all__ = ["CrossFit", "cross_fitted"]
 
 _SHIFTS = 512  # of the held-out rows, at most, that give negatives
+_LEARNED = 1000  # rows trained on, at most, that are read again
 _ROWS = 10  # to train on, at least
 _CLEAR = 2.0  # standard errors that the Gaussian part must be worth to be taken in closed form
 
@@ -133,6 +134,12 @@ _Fit = Callable[..., tuple[FittedCritic | FittedDoE, Trained | None]]
 
 
 def _fitter(method: str, options: dict[str, Any]) -> _Fit:
+    for name in ("family", "objective", "valid"):
+        if name in options:
+            raise ValueError(
+                f"{name!r} is no option of method {method!r}, which sets it itself; DensityRatio "
+                "takes any objective"
+            )
     if method in DOE:
         family = DOE[method]
 
@@ -157,7 +164,9 @@ def _fold(
     order = random.permutation(len(test)) if block is None else np.arange(len(test))
     gap = block or 1
     reading, shifted = _read(fitted, how, x[test[order]], y[test[order]], permutations, random, gap)
-    few = train[:: max(1, len(train) // 1000)]
+    # No more rows than are held out: ceilings and biases of bounds go by their number.
+    size = min(len(train), len(test), _LEARNED)
+    few = train[np.linspace(0, len(train) - 1, size).astype(int)]
     on_train, _ = _read(fitted, how, x[few], y[few], 0, random)
     back = np.argsort(order)
     reading = replace(
@@ -182,9 +191,8 @@ def _read(
 ) -> tuple[Reading, Float64[np.ndarray, " b"]]:
     """The reading of rows in their order, and the means of log ratios of rows shifted by a gap."""
     n = len(x)
-    needed = n - 1 if how is not None and not how.plug_in else permutations
-    shifts = random.permutation(n + 1 - 2 * gap) + gap
-    shifts = shifts[: min(needed, max(_SHIFTS, permutations))]
+    read = 0 if how is None or how.plug_in else _SHIFTS  # whatever the p-value asks for beyond
+    shifts = (random.permutation(n + 1 - 2 * gap) + gap)[: max(read, permutations)]
     if isinstance(fitted, FittedDoE):
         positives = fitted.log_ratio(x, y)
         logs = [fitted.log_ratio(x, np.roll(y, -shift, 0)) for shift in shifts]
@@ -195,8 +203,8 @@ def _read(
     means = np.concatenate([[positives.mean()], negatives.mean(0)[:permutations]])
     if how is None:
         return replace(influence_plug_in(positives), kind="difference"), means
-    candidates = (np.arange(n)[:, None] + shifts) % n
-    return how.read(positives, negatives, candidates), means
+    candidates = (np.arange(n)[:, None] + shifts[:read]) % n
+    return how.read(positives, negatives[:, :read], candidates), means
 
 
 def _in_closed_form(
@@ -248,7 +256,7 @@ def _p_value(folds: Sequence[_Fold], splits: Sequence[Split]) -> tuple[float | N
         for fold, split in zip(folds, splits, strict=True)
     )
     seen, shifted = np.split(np.asarray(means), [1])
-    return (1 + int((shifted >= seen).sum())) / (1 + count), count
+    return (1 + int((shifted >= seen - ROUNDING).sum())) / (1 + count), count
 
 
 def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:

@@ -26,6 +26,7 @@ __all__ = ["End", "Judge", "Network", "Training", "train_network"]
 Network = JointMLP | TwoTower | Baselined
 
 _ALL_PAIRS: Final = 512  # validation rows of which the start is chosen by all pairs
+_LOOKED: Final = 2000  # validation rows that end the training
 _MAX_NORM: Final = 10.0  # of a gradient: exponentials of scores can explode in a single step
 
 
@@ -68,12 +69,13 @@ class Training:
 class Judge:
     """The objective on the validation rows, in evaluation and without gradient.
 
-    Each row is paired with all others up to 65 rows, and with 64 shifts of them beyond.
+    Each row is paired with all others up to 65 rows, and with 64 shifts of them beyond. Of many
+    validation rows the first 2,000 are looked at.
     """
 
     def __init__(self, objective: Objective, link: Link, held: Prepared) -> None:
         self.objective, self.link, self.held = objective, link, held
-        n = len(held.x)
+        n = min(len(held.x), _LOOKED)
         shifts = np.unique(np.linspace(0, n - 1, min(n, 65)).astype(int))
         self.rows = np.arange(n)
         self.columns = (self.rows[:, None] + shifts) % n
@@ -139,7 +141,7 @@ def train_network(
             lost += 1
         else:
             optimizer.step()
-        if step % plan.check_every == 0:
+        if step % plan.check_every == 0 or step == plan.steps:
             value = judge(held, network)
             if value > best or not math.isfinite(best):
                 best, best_step, worse = value, step, 0
@@ -162,7 +164,7 @@ def _notes(best: float, best_step: int, steps: int, lost: int, plan: Training) -
         notes.append(
             f"{lost} of {steps} steps had a gradient that was not finite and were left out"
         )
-    if steps == plan.steps and best_step > steps - 2 * plan.check_every:
+    if steps == plan.steps and best_step > max(0, steps - 2 * plan.check_every):
         notes.append(
             f"not converged: the validation value still rose at the last of {steps} steps; "
             "raise steps"
