@@ -32,7 +32,7 @@ from measure import (
 from rich.console import Console
 from rich.progress import Progress
 
-from relatum.latent_class.pair_table import pair_table
+from relatum.latent_class.pair_tables import pair_table
 from relatum.latent_class.sample import LabelledSample, labelled_sample
 from relatum.surrogates import SURROGATES
 

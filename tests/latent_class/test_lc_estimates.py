@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relatum.latent_class.estimates import normal_estimate, pair_risks
-from relatum.latent_class.pair_table import pair_table
+from relatum.latent_class.pair_tables import pair_table
 from relatum.latent_class.resampling import (
     PARTS,
     leave_one_out_values,

@@ -7,7 +7,7 @@ import torch
 from relatum.latent_class import pair_table as tables
 from relatum.latent_class.checks import surrogate
 from relatum.latent_class.fast import AnchorBlock, Chebyshev, direct_sums, hinge_sums
-from relatum.latent_class.pair_table import pair_table
+from relatum.latent_class.pair_tables import pair_table
 from relatum.latent_class.sample import labelled_sample
 from relatum.surrogates import SURROGATES
 

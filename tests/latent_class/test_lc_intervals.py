@@ -11,7 +11,7 @@ from relatum.latent_class.intervals import (
     hoeffding_width,
     rigorous_estimate,
 )
-from relatum.latent_class.pair_table import pair_table
+from relatum.latent_class.pair_tables import pair_table
 from relatum.latent_class.resampling import (
     PARTS,
 )

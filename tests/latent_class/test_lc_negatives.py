@@ -8,7 +8,7 @@ import pytest
 
 from relatum.latent_class.estimates import pair_risks
 from relatum.latent_class.k_negatives import estimated_infonce, estimated_k_negative_risk
-from relatum.latent_class.pair_table import pair_table
+from relatum.latent_class.pair_tables import pair_table
 from relatum.latent_class.sample import labelled_sample
 from relatum.latent_class.sample_blocks import estimated_block_risks, estimated_spectral_risk
 

@@ -8,7 +8,7 @@ import torch
 from relatum.latent_class.estimated_spread import estimated_spread, estimated_trace
 from relatum.latent_class.estimates import pair_risks
 from relatum.latent_class.leave_one_out import leave_one_out_top_error
-from relatum.latent_class.pair_table import pair_table
+from relatum.latent_class.pair_tables import pair_table
 from relatum.latent_class.sample import labelled_sample
 
 LABELS = [0, 1, 1, 0, 1, 0, 0, 1]

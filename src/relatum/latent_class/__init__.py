@@ -9,7 +9,7 @@ linear classifier on it can tell the classes apart. In the order of the theory:
   ``supervised`` (the best linear classifier), ``tuples`` (k negatives, all classes, InfoNCE,
   spectral).
 * **Estimates** from labelled embeddings, with standard errors. ``sample`` (reads them),
-  ``pair_table`` and ``estimates`` (the contrastive risk and its parts), ``leave_one_out`` (the mean
+  ``pair_tables`` and ``estimates`` (the contrastive risk and its parts), ``leave_one_out`` (the mean
   classifier), ``bracket`` (the best linear one), ``k_negatives``, ``sample_blocks``,
   ``estimated_spread``; ``resampling`` (standard errors), ``intervals`` (which hold at the stated
   probability).
@@ -145,7 +145,7 @@ from .leave_one_out import (
 from .model import (
     FiniteModel,
 )
-from .pair_table import (
+from .pair_tables import (
     PairTable,
     pair_table,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from scipy.stats import norm
 
-from .pair_table import PairTable
+from .pair_tables import PairTable
 from .resampling import PARTS, Part, hajek, jackknife, weighted_sum
 
 __all__ = ["Estimate", "PairRisks", "normal_estimate", "pair_risks"]
@@ -97,7 +97,7 @@ def pair_risks(table: PairTable, *, level: float = 0.95, method: str = "jackknif
     are ratios, and the error includes that of the class frequencies.
 
     Args:
-        table: From :func:`~relatum.latent_class.pair_table.pair_table`.
+        table: From :func:`~relatum.latent_class.pair_tables.pair_table`.
         level: Nominal coverage of the intervals.
         method: "jackknife" (delete one point, exactly, mildly conservative) or "projection" (first
             order, by what each point contributes). Both mislead where a class has points of mass
@@ -112,7 +112,7 @@ def pair_risks(table: PairTable, *, level: float = 0.95, method: str = "jackknif
 
     Example:
         >>> import numpy as np
-        >>> from relatum.latent_class.pair_table import pair_table
+        >>> from relatum.latent_class.pair_tables import pair_table
         >>> from relatum.latent_class.sample import labelled_sample
         >>> corners = labelled_sample(np.eye(2).repeat(4, axis=0), [0] * 4 + [1] * 4)
         >>> risks = pair_risks(pair_table(corners))

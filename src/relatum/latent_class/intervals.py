@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 from .checks import check_delta, losses_of, surrogate
 from .concentration import bounded_difference_tail
 from .estimates import Estimate
-from .pair_table import PairTable
+from .pair_tables import PairTable
 from .resampling import PARTS, weighted_sum
 from .sample import LabelledSample
 
@@ -107,7 +107,7 @@ def rigorous_estimate(
     frequencies of the sample.
 
     Args:
-        table: From :func:`~relatum.latent_class.pair_table.pair_table`, on fresh data.
+        table: From :func:`~relatum.latent_class.pair_tables.pair_table`, on fresh data.
         radius: R, a bound on \|f\| known beforehand.
         delta: Probability of failure.
         part: "unsupervised", "collision" or "noncollision".
@@ -116,7 +116,7 @@ def rigorous_estimate(
         ValueError: For another part, δ outside (0, 1), or a row longer than the radius.
 
     Example:
-        >>> from relatum.latent_class.pair_table import pair_table
+        >>> from relatum.latent_class.pair_tables import pair_table
         >>> from relatum.latent_class.sample import labelled_sample
         >>> corners = labelled_sample(np.eye(2).repeat(300, axis=0), np.arange(600) // 300)
         >>> estimate = rigorous_estimate(pair_table(corners), radius=1.0)

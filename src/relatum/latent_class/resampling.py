@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
-from .pair_table import PairTable, mean_terms, term_counts
+from .pair_tables import PairTable, mean_terms, term_counts
 from .sample import LabelledSample, class_weights
 
 __all__ = [
