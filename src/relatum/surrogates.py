@@ -121,4 +121,7 @@ def _check_radius(radius: float) -> None:
         raise ValueError(f"radius must be a positive number (a bound on |f(x)|), got {radius}")
 
 
-SURROGATES = {"hinge": HingeSurrogate(), "logistic": LogisticSurrogate()}
+SURROGATES: dict[str, HingeSurrogate | LogisticSurrogate] = {
+    "hinge": HingeSurrogate(),
+    "logistic": LogisticSurrogate(),
+}

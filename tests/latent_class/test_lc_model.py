@@ -5,7 +5,7 @@ import pytest
 
 from relatum.latent_class import FiniteModel, SampledModel
 
-from .random_models import random_models
+from .finite_world import random_models
 
 SKEWED = FiniteModel(
     [0.5, 0.3, 0.2], [[0.7, 0.3, 0, 0], [0, 0.5, 0.5, 0], [0.1, 0, 0.2, 0.7]], np.eye(4)

@@ -21,7 +21,7 @@ from relatum.latent_class import (
 )
 from relatum.surrogates import SURROGATES
 
-from .random_models import LIPSCHITZ, LOSS, LOSSES, random_models, violations
+from .finite_world import LIPSCHITZ, LOSS, LOSSES, random_models, violations
 
 MODELS = random_models(300)
 SMALL = random_models(25, seed=1, classes=3, points=5)
@@ -123,7 +123,7 @@ def test_margins_and_errors():
         assert margin_risk(model, 2.5) == exact(mean_classifier_risk(scaled))
         for loss in LOSSES:
             assert pairwise_error(model) <= mean_classifier_risk(model, loss) + 1e-12
-    with pytest.raises(ValueError, match="margin must be positive and finite, got 0"):
+    with pytest.raises(ValueError, match="margin must be a positive finite number, got 0"):
         margin_risk(MODELS[0], 0)
     with pytest.raises(ValueError, match="loss must be one of hinge, logistic, got 'log'"):
         pair_losses(MODELS[0], "log")

@@ -5,7 +5,7 @@ import pytest
 
 from relatum.latent_class import FiniteModel, class_spreads, spectral_minimum, spectral_risk
 
-from .random_models import random_models
+from .finite_world import random_models
 
 MODELS = random_models(60, seed=8, classes=4, points=6)
 

@@ -18,7 +18,7 @@ from relatum.latent_class import (
     unsupervised_risk,
 )
 
-from .random_models import LOSS, LOSSES, random_models
+from .finite_world import LOSS, LOSSES, random_models
 
 MODELS = random_models(60, seed=7, classes=4, points=8)
 both = pytest.mark.parametrize("loss", LOSSES)

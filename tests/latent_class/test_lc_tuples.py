@@ -27,7 +27,7 @@ from relatum.latent_class import (
     unsupervised_risk,
 )
 
-from .random_models import LIPSCHITZ, LOSSES, MANY, random_models, violations
+from .finite_world import LIPSCHITZ, LOSSES, MANY, random_models, violations
 
 MODELS = random_models(40, seed=8, classes=4, points=6)
 TINY = random_models(12, seed=9, classes=3, points=4)

@@ -1,9 +1,84 @@
 """Latent classes: why contrasting pairs helps a classifier, and by how much.
 
 Unlabelled pairs come from hidden classes; the contrastive risk of an encoder bounds how well a
-linear classifier on it can tell the classes apart.
+linear classifier on it can tell the classes apart. In the order of the theory:
+
+* **The classes.** ``model`` (finite: everything is a sum), ``sampling`` (what can only be drawn),
+  ``collisions`` (classes among k negatives).
+* **Exact risks** of a finite model. ``risks`` (pairs, the mean classifier, margins, spreads),
+  ``supervised`` (the best linear classifier), ``tuples`` (k negatives, all classes, InfoNCE,
+  spectral).
+* **Estimates** from labelled embeddings, with standard errors. ``sample`` (reads them),
+  ``pair_tables`` and ``estimates`` (the contrastive risk and its parts), ``leave_one_out`` (the mean
+  classifier), ``bracket`` (the best linear one), ``k_negatives``, ``sample_blocks``,
+  ``estimated_spread``; ``resampling`` (standard errors), ``intervals`` (which hold at the stated
+  probability).
+* **Bounds**, one function a theorem, of numbers exact or estimated. ``bounds`` (the main chain),
+  ``bounds_one_shot``, ``bounds_margin``, ``bounds_many`` (k negatives, all classes),
+  ``bounds_infonce``, ``bounds_training`` (from a sample to its law), ``bounds_hold_out``.
+* **Complexity** of encoder classes. ``complexity``, ``complexity_linear``, ``contraction`` (from
+  encoders to losses).
+* **Beneath**: ``fast`` and ``quadrature`` (sums without visiting their terms), ``blocks``,
+  ``concentration`` (the one inequality behind all widths), ``checks``.
+
+Losses are "hinge" and "logistic" (base 2, so that knowing nothing costs 1); InfoNCE and
+cross-entropies are in nats.
+
+References:
+    A Theoretical Analysis of Contrastive Unsupervised Representation Learning (Saunshi et al.,
+    2019). https://arxiv.org/abs/1902.09229
 """
 
+from .bounds import (
+    Bound,
+    collision_bound,
+    collision_second_order,
+    competitive_bound,
+    mean_classifier_bound,
+    views_bound,
+)
+from .bounds_hold_out import (
+    hold_out_bound,
+    pac_bayes_bound,
+)
+from .bounds_infonce import (
+    cross_entropy_lower,
+    cross_entropy_upper,
+    cross_entropy_upper_any_prior,
+    jensen_gap,
+    published_cross_entropy_lower,
+    published_cross_entropy_upper,
+)
+from .bounds_many import (
+    full_way_bound,
+    published_full_way_bound,
+    sub_task_bound,
+    task_prior_factor,
+    top1_bound,
+    tuple_bound,
+    tuple_competitive_bound,
+)
+from .bounds_margin import (
+    margin_bound,
+    scarf,
+    sub_gaussian_bound,
+    sub_gaussian_margin,
+)
+from .bounds_one_shot import (
+    block_bound,
+    curvature_bound,
+    jensen_bound,
+    sandwich,
+)
+from .bounds_training import (
+    finite_class_bound,
+    minimiser_gap,
+    uniform_bound,
+)
+from .bracket import (
+    SupervisedBracket,
+    supervised_bracket,
+)
 from .collisions import (
     collision_counts,
     collision_floor,
@@ -11,7 +86,75 @@ from .collisions import (
     coverage,
     distinct_classes,
 )
-from .model import FiniteModel
+from .complexity import (
+    Complexity,
+    FiniteClass,
+    SignedClass,
+    exact_complexity,
+    mlp_complexity,
+    simulated_complexity,
+    trivial_complexity,
+)
+from .complexity_linear import (
+    FrobeniusBall,
+    OperatorBall,
+    RowBalls,
+    ScoreBall,
+)
+from .contraction import (
+    block_contraction,
+    candidate_contraction,
+    encoder_contraction,
+    linear_complexity,
+    projected_contraction,
+    score_contraction,
+)
+from .estimated_spread import (
+    class_covariances,
+    estimated_directional_spread,
+    estimated_score_variances,
+    estimated_spread,
+    estimated_trace,
+    spread_upper_bound,
+)
+from .estimates import (
+    Estimate,
+    PairRisks,
+    normal_estimate,
+    pair_risks,
+)
+from .intervals import (
+    bounded_difference_width,
+    disjoint_triplets,
+    hoeffding_width,
+    rigorous_estimate,
+)
+from .k_negatives import (
+    estimated_infonce,
+    estimated_k_negative_risk,
+)
+from .leave_one_out import (
+    leave_one_out_cross_entropy,
+    leave_one_out_error,
+    leave_one_out_full_risk,
+    leave_one_out_margin_risk,
+    leave_one_out_margins,
+    leave_one_out_risk,
+    leave_one_out_top_error,
+)
+from .model import (
+    FiniteModel,
+)
+from .pair_tables import (
+    PairTable,
+    pair_table,
+)
+from .resampling import (
+    grouped_jackknife,
+    hajek,
+    jackknife,
+    split_error,
+)
 from .risks import (
     class_spreads,
     collision_risk,
@@ -27,7 +170,19 @@ from .risks import (
     spread,
     unsupervised_risk,
 )
-from .sampling import Contrasts, Pairs, SampledModel
+from .sample import (
+    LabelledSample,
+    labelled_sample,
+)
+from .sample_blocks import (
+    estimated_block_risks,
+    estimated_spectral_risk,
+)
+from .sampling import (
+    Contrasts,
+    Pairs,
+    SampledModel,
+)
 from .supervised import (
     LinearMinimum,
     SupervisedRisk,
@@ -50,42 +205,126 @@ from .tuples import (
 )
 
 __all__ = [
+    "Bound",
+    "Complexity",
     "Contrasts",
+    "Estimate",
+    "FiniteClass",
     "FiniteModel",
+    "FrobeniusBall",
+    "LabelledSample",
     "LinearMinimum",
+    "OperatorBall",
+    "PairRisks",
+    "PairTable",
     "Pairs",
+    "RowBalls",
     "SampledModel",
+    "ScoreBall",
+    "SignedClass",
+    "SupervisedBracket",
     "SupervisedRisk",
     "ball_lower_bound",
+    "block_bound",
+    "block_contraction",
+    "bounded_difference_width",
+    "candidate_contraction",
+    "class_covariances",
     "class_spreads",
+    "collision_bound",
     "collision_counts",
     "collision_floor",
     "collision_probability",
     "collision_risk",
+    "collision_second_order",
+    "competitive_bound",
     "coverage",
+    "cross_entropy_lower",
+    "cross_entropy_upper",
+    "cross_entropy_upper_any_prior",
+    "curvature_bound",
     "directional_spread",
+    "disjoint_triplets",
     "distinct_classes",
+    "encoder_contraction",
+    "estimated_block_risks",
+    "estimated_directional_spread",
+    "estimated_infonce",
+    "estimated_k_negative_risk",
+    "estimated_score_variances",
+    "estimated_spectral_risk",
+    "estimated_spread",
+    "estimated_trace",
+    "exact_complexity",
+    "finite_class_bound",
+    "full_way_bound",
     "full_way_losses",
+    "grouped_jackknife",
+    "hajek",
+    "hoeffding_width",
+    "hold_out_bound",
     "infonce_risk",
+    "jackknife",
+    "jensen_bound",
+    "jensen_gap",
+    "labelled_sample",
+    "leave_one_out_cross_entropy",
+    "leave_one_out_error",
+    "leave_one_out_full_risk",
+    "leave_one_out_margin_risk",
+    "leave_one_out_margins",
+    "leave_one_out_risk",
+    "leave_one_out_top_error",
+    "linear_complexity",
     "linear_minimum",
     "linear_risk",
+    "margin_bound",
     "margin_risk",
+    "mean_classifier_bound",
     "mean_classifier_losses",
     "mean_classifier_risk",
     "mean_cross_entropy",
     "mean_scores",
     "mean_tuple_risk",
+    "minimiser_gap",
+    "mlp_complexity",
     "noncollision_risk",
+    "normal_estimate",
+    "pac_bayes_bound",
     "pair_losses",
+    "pair_risks",
+    "pair_table",
     "pairwise_error",
+    "projected_contraction",
+    "published_cross_entropy_lower",
+    "published_cross_entropy_upper",
+    "published_full_way_bound",
     "rest_risk",
+    "rigorous_estimate",
+    "sandwich",
+    "scarf",
+    "score_contraction",
     "score_variances",
+    "simulated_complexity",
     "spectral_minimum",
     "spectral_risk",
+    "split_error",
     "spread",
+    "spread_upper_bound",
+    "sub_gaussian_bound",
+    "sub_gaussian_margin",
+    "sub_task_bound",
+    "supervised_bracket",
     "supervised_risk",
+    "task_prior_factor",
+    "top1_bound",
     "top1_errors",
+    "trivial_complexity",
+    "tuple_bound",
+    "tuple_competitive_bound",
     "tuple_risk",
     "tuple_spread",
+    "uniform_bound",
     "unsupervised_risk",
+    "views_bound",
 ]

@@ -3,12 +3,11 @@ r"""Counting classes among k negatives: collisions, coverage, and what they cost
 from __future__ import annotations
 
 import numpy as np
-import torch
 from jaxtyping import Float64
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from .checks import check_count, checked_prior, surrogate
+from .checks import check_count, checked_prior, loss_at_zero
 
 __all__ = [
     "collision_counts",
@@ -59,7 +58,7 @@ def collision_floor(prior: ArrayLike, k: int, loss: str = "hinge") -> float:
         >>> round(collision_floor([0.5, 0.5], 2), 9)
         0.75
     """
-    ties = [surrogate(loss).many(torch.zeros(m, dtype=torch.float64)).item() for m in range(k + 1)]
+    ties = [loss_at_zero(loss, m) for m in range(k + 1)]
     return float(collision_counts(prior, k) @ ties)
 
 

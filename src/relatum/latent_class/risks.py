@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from .blocks import block_scores
-from .checks import Array, losses_of
+from .checks import Array, check_positive, losses_of
 from .model import FiniteModel
 
 __all__ = [
@@ -121,8 +121,7 @@ def mean_classifier_losses(
         loss: "hinge" or "logistic" (base 2).
         margin: The scale γ of the scores.
     """
-    if not 0 < margin < np.inf:
-        raise ValueError(f"margin must be positive and finite, got {margin}")
+    check_positive(margin=margin)
     differences = _differences(mean_scores(model)) / margin
     return np.asarray(np.einsum("cx,xce->ce", model.laws, losses_of(loss, differences)))
 

@@ -10,14 +10,14 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 from jaxtyping import Float64
 from scipy.special import logsumexp
 from scipy.stats import binom
 
-from .checks import Array, check_count, losses_of, surrogate
+from .checks import Array, check_count, losses_of, many_losses_of, surrogate
 from .collisions import collision_probability
 from .model import FiniteModel
+from .quadrature import expected_logarithms
 from .risks import class_spreads, mean_scores
 
 __all__ = [
@@ -34,9 +34,7 @@ __all__ = [
 ]
 
 _LN2 = math.log(2)
-_NODE_STEP = 0.22  # the trapezoid's error is about exp(-π² / step), below rounding
 _MOST_CLASSES = 14
-_CHUNK = 2**22
 
 
 def tuple_risk(model: FiniteModel, loss: str = "hinge", *, k: int = 1) -> float:
@@ -44,13 +42,9 @@ def tuple_risk(model: FiniteModel, loss: str = "hinge", *, k: int = 1) -> float:
 
     .. math:: L_{un}^{(k)} = E\, \ell_k\big( f(x) \cdot (f(x_i^-) - f(x^+)) \big)_{i \le k}
 
-    *Hinge*: the largest of k scores has the distribution function :math:`F^k`. *Logistic*: with
-    :math:`S = \sum_i e^{v_i}` of k independent terms,
-
-    .. math:: E \ln(1 + S) = \int_0^\infty \big(1 - \varphi(t)^k\big) e^{-t} \frac{dt}t,
-              \qquad \varphi(t) = E\, e^{-t e^{v_1}}
-
-    by the trapezoid rule in :math:`\ln t`, whose error is that of rounding.
+    *Hinge*: the largest of k scores has the distribution function :math:`F^k`. *Logistic*: an
+    integral by the trapezoid rule (:func:`~relatum.latent_class.quadrature.expected_logarithms`),
+    whose error is that of rounding.
 
     Args:
         model: The classes and the encoder.
@@ -142,7 +136,7 @@ def mean_tuple_risk(
         others = [e for e in range(number) if e != c]
         for chosen, probability in _supports(model.prior, others, k, rho if collisions else 0.0):
             differences = scores[:, chosen] - scores[:, [c]]
-            total += rho * probability * float(law @ _many(loss, differences))
+            total += rho * probability * float(law @ many_losses_of(loss, differences))
     return total if collisions else total / (1 - collision_probability(model.prior, k))
 
 
@@ -155,7 +149,7 @@ def full_way_losses(model: FiniteModel, loss: str = "hinge") -> Float64[np.ndarr
     """
     scores = mean_scores(model)
     rows = [
-        law @ _many(loss, np.delete(scores, c, axis=1) - scores[:, [c]])
+        law @ many_losses_of(loss, np.delete(scores, c, axis=1) - scores[:, [c]])
         for c, law in enumerate(model.laws)
     ]
     return np.asarray(rows)
@@ -225,10 +219,6 @@ def spectral_minimum(model: FiniteModel, width: int) -> float:
     return -float((eigenvalues[:width] ** 2).sum())
 
 
-def _many(loss: str, scores: Float64[np.ndarray, "n k"]) -> Float64[np.ndarray, " n"]:
-    return np.asarray(surrogate(loss).many(torch.from_numpy(scores)))
-
-
 def _supports(
     prior: Array, others: list[int], k: int, missing: float
 ) -> Iterator[tuple[list[int], float]]:
@@ -252,31 +242,14 @@ def _tuple_losses(
 ) -> Float64[np.ndarray, "N N"]:
     """E ℓ_k for each anchor and positive; negatives have these weights, or bring nothing."""
     check_count("k", k)
-    expected = _expected_maximum if surrogate(loss).name == "hinge" else _expected_logarithm
     there = weights > 0
-    return np.stack([expected(row[there], row, weights[there], k) for row in model.gram])
+    expected = _expected_maximum if surrogate(loss).name == "hinge" else expected_logarithms
+    return np.stack([expected(row[there], weights[there], row, k) for row in model.gram])
 
 
-def _expected_maximum(scores: Array, positives: Array, weights: Array, k: int) -> Array:
+def _expected_maximum(scores: Array, weights: Array, positives: Array, k: int) -> Array:
     """E max(0, 1 + max of k scores − positive), by the law of the maximum."""
     order = np.argsort(scores)
     below = np.concatenate([[0.0], np.cumsum(weights[order])]) + (1 - weights.sum())
     maximum = np.diff(below**k)
     return np.asarray(losses_of("hinge", scores[order] - positives[:, None]) @ maximum)
-
-
-def _expected_logarithm(scores: Array, positives: Array, weights: Array, k: int) -> Array:
-    """E log2(1 + Σ exp(score − positive)) over k scores, by quadrature."""
-    reach = 2 * max(np.abs(scores).max(), np.abs(positives).max())
-    nodes = np.arange(-(36 + reach + math.log(k)), 4 + _NODE_STEP, _NODE_STEP)
-    decay = torch.from_numpy(np.exp(-np.exp(nodes)) * _NODE_STEP / _LN2)
-    law, t = torch.from_numpy(weights), torch.from_numpy(nodes)
-    values = []
-    step = max(1, _CHUNK // (len(scores) * len(nodes)))
-    for start in range(0, len(positives), step):
-        v = torch.from_numpy(scores - positives[start : start + step, None])
-        missed = -(torch.expm1(-(t[:, None] + v[:, None, :]).exp()) @ law)  # 1 − φ
-        # Rounding may leave it outside of [0, 1), where the power has no logarithm.
-        missed = missed.clamp(0, 1 - 2.0**-53)
-        values.append(-torch.expm1(k * torch.log1p(-missed)) @ decay)
-    return np.asarray(torch.cat(values))
