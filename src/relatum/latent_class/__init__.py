@@ -9,8 +9,8 @@ linear classifier on it can tell the classes apart. In the order of the theory:
   ``supervised`` (the best linear classifier), ``tuples`` (k negatives, all classes, InfoNCE,
   spectral).
 * **Estimates** from labelled embeddings, with standard errors. ``sample`` (reads them),
-  ``pair_tables`` and ``estimates`` (the contrastive risk and its parts), ``leave_one_out`` (the mean
-  classifier), ``bracket`` (the best linear one), ``k_negatives``, ``sample_blocks``,
+  ``pair_tables`` and ``estimates`` (the contrastive risk and its parts), ``leave_one_out`` (the
+  mean classifier), ``bracket`` (the best linear one), ``k_negatives``, ``sample_blocks``,
   ``estimated_spread``; ``resampling`` (standard errors), ``intervals`` (which hold at the stated
   probability).
 * **Bounds**, one function a theorem, of numbers exact or estimated. ``bounds`` (the main chain),
