@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from relatum.latent_class import pair_table as tables
+from relatum.latent_class import pair_tables as tables
 from relatum.latent_class.checks import surrogate
 from relatum.latent_class.fast import AnchorBlock, Chebyshev, direct_sums, hinge_sums
 from relatum.latent_class.pair_tables import pair_table

@@ -5,7 +5,7 @@ import pandas
 import pytest
 import torch
 
-from relatum.latent_class.estimated_spread import estimated_spread, estimated_trace
+from relatum.latent_class.estimated_spreads import estimated_spread, estimated_trace
 from relatum.latent_class.estimates import pair_risks
 from relatum.latent_class.leave_one_out import leave_one_out_top_error
 from relatum.latent_class.pair_tables import pair_table

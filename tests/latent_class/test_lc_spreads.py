@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from relatum.latent_class.estimated_spread import (
+from relatum.latent_class.estimated_spreads import (
     class_covariances,
     estimated_directional_spread,
     estimated_score_variances,

@@ -11,7 +11,7 @@ linear classifier on it can tell the classes apart. In the order of the theory:
 * **Estimates** from labelled embeddings, with standard errors. ``sample`` (reads them),
   ``pair_tables`` and ``estimates`` (the contrastive risk and its parts), ``leave_one_out`` (the
   mean classifier), ``bracket`` (the best linear one), ``k_negatives``, ``sample_blocks``,
-  ``estimated_spread``; ``resampling`` (standard errors), ``intervals`` (which hold at the stated
+  ``estimated_spreads``; ``resampling`` (standard errors), ``intervals`` (which hold at the stated
   probability).
 * **Bounds**, one function a theorem, of numbers exact or estimated. ``bounds`` (the main chain),
   ``bounds_one_shot``, ``bounds_margin``, ``bounds_many`` (k negatives, all classes),
@@ -109,7 +109,7 @@ from .contraction import (
     projected_contraction,
     score_contraction,
 )
-from .estimated_spread import (
+from .estimated_spreads import (
     class_covariances,
     estimated_directional_spread,
     estimated_score_variances,
