@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -38,16 +39,16 @@ class Contrasts(NamedTuple):
     negative_classes: Array
 
 
-class Sampling:
+class Sampling(ABC):
     """The laws of the theory, given a law of classes and one of the members of a class."""
 
+    @abstractmethod
     def sample_classes(self, n: int, generator: Generator) -> Array:
         """Draws n classes from the prior."""
-        raise NotImplementedError
 
+    @abstractmethod
     def sample_members(self, classes: Array, generator: Generator) -> Float64[np.ndarray, "n d"]:
         """One embedding f(x), x ~ D_c, for each class in a list."""
-        raise NotImplementedError
 
     def sample_labelled(
         self, n: int, generator: Generator
