@@ -7,7 +7,10 @@ import pytest
 from scipy.signal import lfilter
 from scipy.stats import norm
 
-from relatum.mi import Reading, bootstrap
+from relatum.mi import Reading, bootstrap, estimate_mi
+from relatum.mi.methods import READERS
+from relatum.mi.splits import Split
+from relatum.mi.trained import _with_training
 
 
 def reading(terms, value=None, standard_error=None):
@@ -143,3 +146,22 @@ def test_seed():
 def test_errors(settings, message):
     with pytest.raises(ValueError, match=message):
         bootstrap(reading(np.arange(20.0)), **settings)
+
+
+def test_training_that_differs_between_folds_widens_the_error():
+    """Two folds of rows without spread, at 0 and 1: the rows say 1/√n, the folds ½."""
+    splits = [Split(np.arange(0), np.arange(0), rows) for rows in np.split(np.arange(100), 2)]
+    apart = Reading(0.5, np.repeat([0.0, 1.0], 50), None, "plug-in")
+    # Standard error of the mean of two: √((¼ + ¼) / 1) / √2.
+    assert _with_training(apart, splits) == pytest.approx(0.5)
+    alike = Reading(0.5, np.tile([0.0, 1.0], 50), None, "plug-in")
+    assert _with_training(alike, splits) == pytest.approx(np.sqrt(0.25 * 100 / 99) / 10)
+
+
+def test_an_interval_does_not_end_below_zero_and_the_value_stays(monkeypatch):
+    below = Reading(-1.0, np.tile([-1.1, -0.9], 20), None, "plug-in")
+    monkeypatch.setitem(READERS, "ksg", lambda x, y: below)
+    rows = np.random.default_rng(0).normal(size=(2, 40))
+    estimate = estimate_mi(*rows, "ksg", permutations=0)
+    assert estimate.value == -1.0
+    assert estimate.interval[0] < -0.9 and estimate.interval[1] == 0.0
