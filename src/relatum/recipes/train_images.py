@@ -209,6 +209,7 @@ def _prepare(
         autocast=AUTOCAST[settings.autocast],
         moments_only=settings.moments_only,
         past=past,
+        positives=settings.positives,
     )
     return step, TrainingState(modules, optimizer, scaler)
 

@@ -83,8 +83,13 @@ class TrainImages:
 
     pairing: str | None = choice(None, PAIRINGS)
     """Which pairs are negatives: two_view = all other rows of both views (SimCLR); in_batch = the
-    second views of the other images; in_batch_symmetric = the same in both directions. Default:
-    two_view for dot and cosine, in_batch with a queue, else in_batch_symmetric."""
+    second views of the other images; in_batch_symmetric = the same in both directions; block = as
+    in_batch, with blocks of --positives views. Default: two_view for dot and cosine, in_batch with
+    a queue, else in_batch_symmetric."""
+
+    positives: int = 1
+    """Pairing block: so many further views of each image are its positive, by their mean score, and
+    as blocks the negatives of the others (block similarity). Costs a pass of the networks each."""
 
     block_size: int | None = None
     """Side of the tiles in which scores are computed: saves memory, never changes a result."""
@@ -204,7 +209,7 @@ class TrainImages:
         positive = (
             "image_size limit projection_dim projection_hidden projection_layers temperature"
             " block_size batch_size micro_batch_size accumulate_steps epochs steps gradient_clip"
-            " threads log_every checkpoint_every"
+            " threads log_every checkpoint_every positives"
         ).split()
         for name, value in vars(self).items():
             if isinstance(value, float) and not math.isfinite(value):
