@@ -43,6 +43,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "train images": Command(
         "recipes.train_images", "TrainImages", "main", "train an encoder on images"
     ),
+    "train classes": Command(
+        "recipes.train_classes", "TrainClasses", "main", "train where theory bounds the outcome"
+    ),
     "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
     "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
     "report": Command("recipes.report", "Report", "main", "make one HTML page from runs"),
@@ -172,8 +175,9 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
             return name, list(words[length:])
     subjects = [name for name in COMMANDS if name.startswith(f"{words[0]} ")]
     if subjects:
-        tried = f"{words[0]} {words[1]}" if len(words) > 1 else words[0]
-        raise UsageError(f"unknown command {tried!r}; did you mean {subjects[0]!r}?")
+        tried = " ".join(words[:2])
+        meant = nearest(tried, subjects) or subjects[0]
+        raise UsageError(f"unknown command {tried!r}; did you mean {meant!r}?")
     first = {name.split()[0]: name for name in COMMANDS}
     near = first.get(nearest(words[0], first) or "")
     said = f"did you mean {near!r}?" if near else f"known are {', '.join(COMMANDS)}."

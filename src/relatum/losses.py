@@ -232,7 +232,8 @@ class ContrastiveLoss(nn.Module):
                 "in other parts could not be left out; pass all embeddings to the loss itself"
             )
         self._moment_objective()
-        if not isinstance(self.critic, SeparableCritic):
+        critic = over_blocks(self.critic) if self._blocks else self.critic
+        if not isinstance(critic, SeparableCritic):
             raise TypeError(
                 f"statistics need a separable critic, such as Cosine or Bilinear; "
                 f"{type(self.critic).__name__} is not"
@@ -244,7 +245,6 @@ class ContrastiveLoss(nn.Module):
             self._check_symmetric()
             check_same_width(x, y)
         x, y = one_dtype(x, y)
-        critic = over_blocks(self.critic) if self._blocks else self.critic
         return statistics_of_pairs(critic, x, y, views)
 
     @eagerly

@@ -132,8 +132,8 @@ class Plan:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.rows < self.batch_size * self.accumulate_steps:
             raise ValueError(
-                f"{self.rows} training images do not fill one step of batch_size "
-                f"{self.batch_size} x accumulate_steps {self.accumulate_steps}; use a smaller batch"
+                f"{self.rows} rows do not fill one step of batch_size {self.batch_size} x "
+                f"accumulate_steps {self.accumulate_steps}; use a smaller batch"
             )
         if self.gradient_clip is not None and self.gradient_clip <= 0:
             raise ValueError(f"gradient_clip must be positive, got {self.gradient_clip}")
