@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Float, Float64, Shaped
 from numpy.typing import NDArray
 
-__all__ = ["Embeddings", "read_embeddings"]
+__all__ = ["Embeddings", "on_sphere", "read_embeddings", "unit_rows"]
 
 KEYS: Final = ("features", "ids", "labels", "groups", "pairs", "negatives", "split", "classes")
 
@@ -126,3 +126,15 @@ def _named(path: Path, labels: NDArray[Any], names: NDArray[Any]) -> NDArray[Any
             f"`labels` of {path} go up to {labels.max()}, `classes` names {len(names)} classes"
         )
     return np.asarray(names[labels])
+
+
+def unit_rows(x: Float[np.ndarray, "*n p"]) -> Float64[np.ndarray, "*n p"]:
+    """Rows of length 1; a row of zeros stays."""
+    wide = np.asarray(x, np.float64)
+    lengths = np.linalg.norm(wide, axis=-1, keepdims=True)
+    return np.asarray(np.divide(wide, lengths, out=np.zeros_like(wide), where=lengths > 0))
+
+
+def on_sphere(x: Float[np.ndarray, "n d"], temperature: float) -> Float64[np.ndarray, "n d"]:
+    """Rows of length 1 / √T, whose scores are cosines divided by the temperature T."""
+    return np.asarray(unit_rows(x) / np.sqrt(temperature))

@@ -38,6 +38,7 @@ from .images.build import (
 from .images.resolve import resolve, steps_per_epoch, total_steps
 from .images.settings import TrainImages
 from .images.step import ContrastiveStep
+from .images.watch import CertificateWatch, held_back
 
 __all__ = ["TrainImages", "main"]
 
@@ -67,13 +68,15 @@ def main(
     console = console or Console()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    splits = splits or load_images(settings)
+    everything = splits or load_images(settings)
+    train_on, watched = held_back(everything.train, settings)
+    splits = everything._replace(train=train_on)
     settings = resolve(settings, len(splits.train))
     place = _meet(settings)
     chief = place.group.rank == 0
     console = console if chief else Console(quiet=True)
     if settings.data not in EMBEDDED:
-        for note in data_card(splits)["notes"]:
+        for note in data_card(everything)["notes"]:
             console.out(f"note: {note}", highlight=False)
     networks = _networks(settings, place.group)
     plan = _plan(settings, len(splits.train))
@@ -82,7 +85,7 @@ def main(
         _describe(console, settings, networks, splits, plan, step)
         return None
 
-    run = _open_run(settings, splits) if chief else Run(settings.out)
+    run = _open_run(settings, everything) if chief else Run(settings.out)
     if settings.resume:
         _continue(run, state, place)
     if (run.path / "results" / "training.json").exists():
@@ -98,10 +101,11 @@ def main(
         tensorboard=bool(settings.tensorboard) and chief,
         console=console,
     )
+    watch = CertificateWatch.of(networks.encoder, watched, settings.certify_every, plan.steps)
     nonfinite = None
     try:
         with monitor:
-            train(step, state, plan, run, monitor, place.group)
+            train(step, state, plan, run, monitor, place.group, watch)
     except NonFiniteLoss as error:
         if settings.on_nonfinite == "stop":
             raise

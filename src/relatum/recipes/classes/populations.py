@@ -30,7 +30,7 @@ from ...latent_class import (
     tuple_risk,
 )
 from ...latent_class.sampling import Sampling
-from ..embeddings import Embeddings, read_embeddings
+from ..embeddings import Embeddings, read_embeddings, unit_rows
 from .settings import TrainClasses
 
 __all__ = ["Measured", "Population", "Rows", "Toy", "Tuples", "load_population"]
@@ -142,7 +142,7 @@ class Rows(Population):
         known = given.labels != (-1 if given.labels.dtype.kind in "iu" else "")
         given = given.keep(known)
         train, test = _divided(given, settings)
-        self.inputs = torch.from_numpy(unit_rows(train.features.astype(np.float64))).float()
+        self.inputs = torch.from_numpy(unit_rows(train.features)).float()
         self.names, codes = np.unique(np.asarray(train.labels), return_inverse=True)
         self.codes = codes.astype(np.int64)
         self.counts = np.bincount(self.codes)
@@ -183,7 +183,7 @@ class Rows(Population):
         self, settings: TrainClasses, encode: Encode, losses: Callable[[Tuples], Tensor]
     ) -> Measured:
         """Estimates from the held-out rows, with the prior of the triplets."""
-        inputs = torch.from_numpy(unit_rows(self.held_out.features.astype(np.float64))).float()
+        inputs = torch.from_numpy(unit_rows(self.held_out.features)).float()
         sample = labelled_sample(
             encode(inputs),
             np.asarray(self.held_out.labels),
@@ -242,12 +242,6 @@ def load_population(settings: TrainClasses) -> Population:
     if settings.data == "toy":
         return Toy(settings)
     return Rows(settings, read_embeddings(Path(settings.data)))
-
-
-def unit_rows(x: Float64[np.ndarray, "*n p"]) -> Float64[np.ndarray, "*n p"]:
-    """Rows of length 1; a row of zeros stays."""
-    lengths = np.linalg.norm(x, axis=-1, keepdims=True)
-    return np.asarray(np.divide(x, lengths, out=np.zeros_like(x), where=lengths > 0))
 
 
 def _tuples(
