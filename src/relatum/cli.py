@@ -48,6 +48,9 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
     "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
+    "certify": Command(
+        "recipes.certify", "Certify", "main", "say how well classes will be told apart"
+    ),
     "report": Command("recipes.report", "Report", "main", "make one HTML page from runs"),
     "objectives": Command(
         "recipes.report", "Objectives", "list_objectives", "explain the objectives"
@@ -70,6 +73,7 @@ EXAMPLES: Final = """examples:
   relatum train images --config configs/mnist5k-cpc.yaml --seed 1 --out runs/cpc-1
   relatum probe runs/rpc runs/cpc-1
   relatum report runs/rpc runs/cpc-1 --out report.html
+  relatum certify embeddings.npz --normalize --temperature 0.5 --html certificate.html
   relatum mi cells.csv --x gene1,gene2 --y drug --html cells.html"""
 
 S = TypeVar("S")

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Embeddings", "on_sphere", "read_embeddings", "unit_rows"]
 
-KEYS: Final = ("features", "ids", "labels", "groups", "pairs", "negatives", "split", "classes")
+_ROWS: Final = ("features", "ids", "labels", "groups", "pairs", "split")  # one value a row
+KEYS: Final = (*_ROWS, "negatives", "classes")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +30,7 @@ class Embeddings:
         pairs: Row i is a class mate of row i of the features.
         negatives: Rows drawn from all classes as they come.
         split: "train" or "test" for each row.
+        classes: The names of the classes, where labels are numbers.
     """
 
     features: Float[np.ndarray, "n d"]
@@ -38,6 +40,7 @@ class Embeddings:
     pairs: Float[np.ndarray, "n d"] | None = None
     negatives: Float[np.ndarray, "m d"] | None = None
     split: Shaped[np.ndarray, " n"] | None = None
+    classes: Shaped[np.ndarray, " K"] | None = None
 
     def part(self, name: str) -> Embeddings:
         """The rows whose split has that name; all rows where the file does not say."""
@@ -48,17 +51,26 @@ class Embeddings:
         taken = {
             field.name: value[rows]
             for field in dataclasses.fields(self)
-            if (value := getattr(self, field.name)) is not None and field.name != "negatives"
+            if (value := getattr(self, field.name)) is not None and field.name in _ROWS
         }
         return dataclasses.replace(self, **taken)
 
+    def labelled(self) -> Embeddings:
+        """The rows that have a label (not -1), with the names of their classes where known."""
+        if self.labels is None or self.labels.dtype.kind not in "iu":
+            return self
+        known = self.keep(self.labels >= 0)
+        if self.classes is None:
+            return known
+        return dataclasses.replace(known, labels=self.classes[np.asarray(known.labels)])
+
 
 def read_embeddings(path: Path) -> Embeddings:
-    """The arrays of an npz file; where it names its classes, labels are those names.
+    """The arrays of an npz file that have one of the names above; others are passed over.
 
     Raises:
-        ValueError: If the file is not there or is no npz, ``features`` is missing, a key is
-            unknown to be anything like one of ours, or an array has another length.
+        ValueError: If the file is not there or is no npz, ``features`` is missing, an array has
+            another length, or a label has no class.
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else f"does not exist (from {Path.cwd()})"
@@ -76,13 +88,10 @@ def read_embeddings(path: Path) -> Embeddings:
         raise ValueError(
             f"{path} has no array `features` (n, d); it holds {', '.join(known) or 'nothing'}"
         )
-    names = arrays.pop("classes", None)
     for key in ("features", "pairs", "negatives"):
         if key in arrays:
             arrays[key] = _matrix(path, key, arrays[key])
     _check_lengths(path, arrays)
-    if names is not None and "labels" in arrays:
-        arrays["labels"] = _named(path, arrays["labels"], names)
     return Embeddings(**arrays)
 
 
@@ -101,7 +110,13 @@ def _matrix(path: Path, key: str, value: NDArray[Any]) -> NDArray[Any]:
 def _check_lengths(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
     n, width = arrays["features"].shape
     for key, value in arrays.items():
-        if key == "negatives":
+        if key == "classes":
+            labels = arrays.get("labels", np.zeros(0, int))
+            if labels.dtype.kind in "iu" and labels.max(initial=-1) >= len(value):
+                raise ValueError(
+                    f"`labels` of {path} go up to {labels.max()}; `classes` names {len(value)}"
+                )
+        elif key == "negatives":
             if value.shape[1] != width:
                 raise ValueError(
                     f"`negatives` of {path} must be as wide as the features, {width}; they are "
@@ -115,17 +130,6 @@ def _check_lengths(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
             raise ValueError(
                 f"`{key}` of {path} must hold one value for each of {n} rows, got {value.shape}"
             )
-
-
-def _named(path: Path, labels: NDArray[Any], names: NDArray[Any]) -> NDArray[Any]:
-    """Class names for numbers; unlabelled rows keep their -1 by way of numbers all along."""
-    if labels.dtype.kind not in "iu" or (labels < 0).any():
-        return labels
-    if labels.max(initial=-1) >= len(names):
-        raise ValueError(
-            f"`labels` of {path} go up to {labels.max()}, `classes` names {len(names)} classes"
-        )
-    return np.asarray(names[labels])
 
 
 def unit_rows(x: Float[np.ndarray, "*n p"]) -> Float64[np.ndarray, "*n p"]:

@@ -16,14 +16,16 @@ from markupsafe import Markup
 
 from ..runs import RunError, atomic_write
 from . import figures, tables, words
+from .certificate_page import certificate_view
 from .drawing import SLOTS
+from .mi_words import amount
 from .reading import Group, RunRecord, group, last, number, open_records
 
 __all__ = ["render"]
 
 _MAIN_CURVES = list(figures.CURVES)[:5]
 _PNG = b"\x89PNG\r\n\x1a\n"
-_SHOWN_KINDS = {"probe", "training", "embedding-map", "neighbours"}
+_SHOWN_KINDS = {"certificate", "probe", "training", "embedding-map", "neighbours"}
 _WORDS = {
     "signs": {"above": "▲", "below": "▼", "unclear": "≈", "single": "·"},
     "meanings": {
@@ -83,6 +85,7 @@ def render(runs: Sequence[Path | str], out: Path | str) -> Path:
         percent=lambda cell, signed: _parts(words.percent(cell, signed=signed)),
         measure=lambda cell, digits: _parts(_measure(cell, digits)),
         standing=tables.standing,
+        amount=amount,
         similarity=lambda item: f"{number(item.get('similarity')):.2f}".replace("-", words.MINUS),
     )
     css = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
@@ -115,6 +118,12 @@ def _context(records: Sequence[RunRecord]) -> dict[str, Any]:
         "unmapped": [run.name for g, found in maps if not found for run in g.runs],
         "neighbours": [(g, found) for g, found in neighbours if found],
         "unseen": [run.name for g, found in neighbours if not found for run in g.runs],
+        "certificates": [
+            (g, run, certificate_view(found, f"certificate{g.slot}-{i}"))
+            for g in groups
+            for i, run in enumerate(g.runs)
+            if (found := run.result("certificate")) is not None
+        ],
         "card": _card(records),
         "other": {run.name: _other(run) for run in records},
     }

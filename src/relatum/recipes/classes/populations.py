@@ -139,9 +139,7 @@ class Rows(Population):
             raise ValueError(
                 f"{settings.data} has no `labels`; without them no class mates can be drawn"
             )
-        known = given.labels != (-1 if given.labels.dtype.kind in "iu" else "")
-        given = given.keep(known)
-        train, test = _divided(given, settings)
+        train, test = _divided(given.labelled(), settings)
         self.inputs = torch.from_numpy(unit_rows(train.features)).float()
         self.names, codes = np.unique(np.asarray(train.labels), return_inverse=True)
         self.codes = codes.astype(np.int64)
