@@ -182,7 +182,7 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
         tried = " ".join(words[:2])
         meant = nearest(tried, subjects) or subjects[0]
         raise UsageError(f"unknown command {tried!r}; did you mean {meant!r}?")
-    first = {name.split()[0]: name for name in COMMANDS}
+    first = {name.split()[0]: name for name in reversed(COMMANDS)}
     near = first.get(nearest(words[0], first) or "")
     said = f"did you mean {near!r}?" if near else f"known are {', '.join(COMMANDS)}."
     raise UsageError(f"unknown command {words[0]!r}; {said} See relatum --help")
