@@ -221,7 +221,11 @@ def test_the_command_line_and_the_report(tmp_path, capsys):
     assert cli.main([*words.split(), str(tmp_path / "run")]) == 0
     assert "contrastive risk, bound and fresh" in capsys.readouterr().out
     page = render([tmp_path / "run"], tmp_path / "page.html").read_text()
-    assert "hinge" in page
+    assert "Theory beside experiment" in page
+    assert "has been probed" not in page  # nobody can
+    assert "relatum probe" not in page
+    assert cli.main(["probe", str(tmp_path / "run")]) == 1
+    assert "is a run of `relatum train classes`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

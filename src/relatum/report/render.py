@@ -25,7 +25,7 @@ __all__ = ["render"]
 
 _MAIN_CURVES = list(figures.CURVES)[:5]
 _PNG = b"\x89PNG\r\n\x1a\n"
-_SHOWN_KINDS = {"certificate", "probe", "training", "embedding-map", "neighbours"}
+_SHOWN_KINDS = {"certificate", "classes", "probe", "training", "embedding-map", "neighbours"}
 _WORDS = {
     "signs": {"above": "▲", "below": "▼", "unclear": "≈", "single": "·"},
     "meanings": {
@@ -108,16 +108,22 @@ def _context(records: Sequence[RunRecord]) -> dict[str, Any]:
         "runs": [(g, run) for g in groups for run in g.runs],
         "verdict": words.verdict(groups),
         "notes": [*words.protocol_notes(groups), *words.notes(groups)],
-        "unprobed": [run.name for run in records if not run.probe_rows],
+        "unprobed": [run.name for run in records if not run.probe_rows and _has_images(run)],
         "blocks": [_block([g for g in groups if g.data == name], i) for i, name in enumerate(data)],
         "training": [_training_row(g) for g in groups],
         "losses": [(g, _has_start(g), Markup(drawing)) for g, drawing in losses if drawing],
         "curves": _curves(groups, _MAIN_CURVES),
         "more_curves": _curves(groups, [k for k in figures.CURVES if k not in _MAIN_CURVES]),
         "maps": [(g, found) for g, found in maps if found],
-        "unmapped": [run.name for g, found in maps if not found for run in g.runs],
+        "unmapped": [r.name for g, found in maps if not found for r in g.runs if _has_images(r)],
         "neighbours": [(g, found) for g, found in neighbours if found],
-        "unseen": [run.name for g, found in neighbours if not found for run in g.runs],
+        "unseen": [
+            r.name for g, found in neighbours if not found for r in g.runs if _has_images(r)
+        ],
+        "images": any(map(_has_images, records)),
+        "classes": [
+            (g, run, found) for g in groups for run in g.runs if (found := run.result("classes"))
+        ],
         "certificates": [
             (g, run, certificate_view(found, f"certificate{g.slot}-{i}"))
             for g in groups
@@ -127,6 +133,11 @@ def _context(records: Sequence[RunRecord]) -> dict[str, Any]:
         "card": _card(records),
         "other": {run.name: _other(run) for run in records},
     }
+
+
+def _has_images(run: RunRecord) -> bool:
+    """Whether the run is one that can be probed and mapped."""
+    return run.result("classes") is None
 
 
 def _has_start(g: Group) -> bool:
