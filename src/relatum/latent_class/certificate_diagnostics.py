@@ -37,7 +37,7 @@ def describe(
         "lidar": float(lidar(views, codes)),
     }
     notes = [] if len(some) == len(x) else [f"uniformity on {_ROWS:,} rows drawn at random"]
-    if found["effective_rank"] > 1.5:
+    if found["effective_rank"] > 1:
         decay = alpha_req(x)
         found |= {
             "alpha_req": float(decay.exponent),
