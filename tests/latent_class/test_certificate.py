@@ -278,6 +278,19 @@ def test_a_large_radius_and_a_wrong_lower_bound_are_told():
     assert found.vacuous and any("vacuous" in warning for warning in found.warnings)
 
 
+def test_data_given_twice_is_told():
+    """Class mates from among the rows themselves: half of the numbers stand twice."""
+    found = certify(ROWS, pairs=mates_of(ROWS, LABELS), radius=1.0)
+    assert any(x.startswith("300 of 600 rows equal an earlier one") for x in found.warnings)
+    apart = certify(ROWS, pairs=blobs(seed=1)[0], radius=1.0)
+    assert not any("equal an earlier" in x for x in apart.warnings)
+    twice = certify(np.tile(ROWS, (2, 1)), np.tile(LABELS, 2), **QUICK)
+    assert any(x.startswith("300 of 600 rows") for x in twice.warnings)
+    told = certify(np.tile(ROWS, (2, 1)), np.tile(LABELS, 2), groups=np.tile(np.arange(300), 2),
+                   **QUICK)  # fmt: skip
+    assert not any("equal an earlier" in x for x in told.warnings)
+
+
 def test_degenerate_embeddings():
     """A collapsed encoder: every loss is 1, nothing is certified below 1, no number fails."""
     found = certify(np.ones((60, 3)), np.arange(60) % 2, radius=2.0, k=2, block=1)
