@@ -15,7 +15,7 @@ from rich.console import Console
 from ..data import ImageTable
 from ..latent_class import TransferCertificate, certify
 from ..latent_class.certificate_drawing import steps
-from ..latent_class.certificate_meanings import GROUPS
+from ..latent_class.certificate_meanings import DIAGNOSTICS, GROUPS
 from ..probes import extract_features
 from ..report.certificate_page import certificate_page
 from ..runs import Run, atomic_write, environment, strict_json
@@ -258,6 +258,7 @@ def _record(settings: Certify, certificate: TransferCertificate) -> dict[str, An
         "temperature": settings.temperature,
         "certificate": certificate.to_dict(),
         "groups": {str(group): heading for group, heading in GROUPS.items()},
+        "diagnostics": dict(DIAGNOSTICS),
         "waterfall": [
             {"step": name, "start": start, "end": end, "kind": kind}
             for name, start, end, kind in steps(certificate)

@@ -52,7 +52,13 @@ def certificate_view(record: Mapping[str, Any], identity: str) -> dict[str, Any]
         "groups": _grouped(record, certificate["lines"]),
         "costly": certificate["costly"][:10],
         "shots": certificate["few_shot"],
-        "diagnostics": certificate["diagnostics"],
+        "diagnostics": [
+            (
+                record["diagnostics"].get(name, name),
+                value if isinstance(value, int) else amount(value),
+            )
+            for name, value in certificate["diagnostics"].items()
+        ],
         "assumptions": [
             (text, *_STATES.get(holds, _UNKNOWN))
             for text, holds in certificate["assumptions"].items()
@@ -83,6 +89,11 @@ def _verdict(record: Mapping[str, Any]) -> list[str]:
         texts.append(
             f"Measured, each row judged without itself: the class means err on "
             f"{100 * found['pairwise_error']:.1f} % between two classes{among}."
+        )
+    if found.get("certificate_point") is not None:
+        texts.append(
+            "Contrasting pairs alone bounds the error between two classes by "
+            f"{100 * found['certificate_point']:.1f} %, as estimated and without confidence."
         )
     return texts
 
