@@ -8,7 +8,14 @@ import torch
 from rich.console import Console
 
 from relatum.probes import extract_features
-from relatum.recipes.images import TrainImages, held_back, load_images
+from relatum.recipes.images import (
+    CertificateWatch,
+    TrainImages,
+    build_networks,
+    held_back,
+    load_images,
+    resolve,
+)
 from relatum.recipes.images.build import trained_encoder
 from relatum.recipes.train_images import main
 from relatum.report import render
@@ -81,6 +88,18 @@ def test_watching_changes_nothing_that_is_trained(tmp_path):
     assert [line["loss"] for line in seldom.metrics()] == [
         line["loss"] for line in often.metrics() if line["step"] in (3, 6, 7)
     ]
+
+
+def test_an_encoder_that_is_not_finite_has_no_reading():
+    settings = TrainImages(**TINY)
+    rest, held = held_back(load_images(settings).train, settings)
+    encoder = build_networks(resolve(settings, len(rest))).encoder
+    watch = CertificateWatch(encoder, held, 2, 7)
+    assert None not in watch(2).values()
+    with torch.no_grad():
+        next(encoder.parameters()).fill_(float("nan"))
+    assert watch(2) == dict.fromkeys(KEYS)
+    assert watch(3) == {}
 
 
 def test_the_report_draws_them(tmp_path):

@@ -18,6 +18,13 @@ from .settings import TrainImages
 
 __all__ = ["CertificateWatch", "held_back"]
 
+READINGS: Final = (
+    "contrastive_risk",
+    "noncollision_risk",
+    "collision_excess",
+    "mean_classifier_risk",
+)
+
 TEMPERATURE: Final = 0.5
 """Of the scores, as the cosine critic's: embeddings of length √2, whatever the critic trained."""
 
@@ -54,15 +61,19 @@ class CertificateWatch:
         """The readings after so many steps; nothing where none is due."""
         if step % self.every and step != self.last:
             return {}
-        features = on_sphere(extract_features(self.encoder, self.images.pixels), TEMPERATURE)
-        sample = labelled_sample(features, self.images.labels)
+        try:
+            features = extract_features(self.encoder, self.images.pixels)
+        except ValueError:  # not finite: the next step says so, and stops or records it
+            return dict.fromkeys(READINGS)
+        sample = labelled_sample(on_sphere(features, TEMPERATURE), self.images.labels)
         risks = pair_risks(pair_table(sample), method="projection")
-        return {
-            "contrastive_risk": risks.unsupervised.value,
-            "noncollision_risk": risks.noncollision.value,
-            "collision_excess": risks.collision.value - 1,
-            "mean_classifier_risk": leave_one_out_risk(sample).value,
-        }
+        values = (
+            risks.unsupervised.value,
+            risks.noncollision.value,
+            risks.collision.value - 1,
+            leave_one_out_risk(sample).value,
+        )
+        return dict(zip(READINGS, values, strict=True))
 
 
 def held_back(images: ImageTable, settings: TrainImages) -> tuple[ImageTable, ImageTable | None]:
