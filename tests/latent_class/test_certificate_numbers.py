@@ -241,7 +241,7 @@ def test_few_shot_curve_predicts_measurements():
         return centres[labels] + 1.5 * generator.standard_normal((len(labels), 8)), labels
 
     rows, labels = draw(200)
-    curve, notes = few_shot_curve(labelled_sample(rows, labels), (1, 5, 50, 300))
+    curve, notes = few_shot_curve(labelled_sample(rows, labels), (1, 5, 120, 300))
     assert notes == ("few-shot curve without 300 labels per class: a class has 200 rows",)
     for shot in curve:
         errors = []
@@ -251,6 +251,7 @@ def test_few_shot_curve_predicts_measurements():
             errors.append(((points[0] @ means.T).argmax(1) != points[1]).mean())
         assert shot.top1_error == pytest.approx(np.mean(errors), abs=0.025)
         assert shot.top1_spread == pytest.approx(np.std(errors), abs=0.02)
+        assert 0.003 < shot.top1_standard_error < 0.03
 
 
 # T (R² = 1/T), loss: L_un, L^≠, L_sup^μ, LOO + J, L^= − 1, c' s, β s, certificate, as published

@@ -55,7 +55,7 @@ def certify_labelled(
         )
         found |= pair_numbers
     if training is not None:
-        found["training_gap"] = training.value
+        found["training_gap"] = training
     given = mates if inputs.pairs is None else inputs.pairs
     items = sample.codes if inputs.pairs is None else None
     diagnostics, look_notes = describe(inputs.rows, given, items, inputs.seed)

@@ -14,7 +14,7 @@ from .bounds import collision_price
 from .bounds_margin import margin_bound
 from .bounds_one_shot import jensen_bound
 from .bracket import supervised_bracket
-from .certificate_records import PairCost
+from .certificate_records import Number, PairCost
 from .estimated_spreads import (
     estimated_directional_spread,
     estimated_score_variances,
@@ -34,7 +34,7 @@ from .sample import LabelledSample
 
 __all__ = ["Numbers", "class_lines", "costly_pairs", "one_shot_lines", "spread_lines"]
 
-Numbers = dict[str, Estimate | float]
+Numbers = dict[str, Number]
 
 # Rows of a class and class pairs for the best linear classifiers: each pair is a linear program.
 _BRACKET = {"rows": 100, "tasks": 15}
@@ -132,7 +132,7 @@ def spread_lines(
     scores, variances, law = _tasks(sample)
     found["jensen_bound"] = jensen_bound(mean_risk, variances, loss, law).terms["J"]
     margin = margin_bound(scores, variances, loss, law)
-    found |= {"margin": margin.terms["gamma"], "margin_bound": margin.value}
+    found |= {"margin": margin.terms["gamma"], "margin_bound": margin}
     return found, tuple(notes)
 
 
