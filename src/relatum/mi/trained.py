@@ -227,7 +227,7 @@ def _in_closed_form(
         value=float(terms.mean()),
         terms=terms,
         standard_error=math.sqrt(terms.var(ddof=1) / n + beyond) if beyond > 0 else None,
-        settings={**reading.settings, "gaussian_part": whole.value},
+        settings={**reading.settings, "gaussian_part_nats": whole.value},
     )
 
 
