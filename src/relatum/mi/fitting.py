@@ -105,7 +105,10 @@ def _plan(training: dict[str, Any]) -> Training:
     known = Training.__dataclass_fields__
     for name in training:
         if name not in known:
-            raise ValueError(f"unknown option {name!r}; known are critic, form, {', '.join(known)}")
+            raise ValueError(
+                f"unknown option {name!r}; known are critic, form, {', '.join(known)}, and of "
+                "method 'rpc' alpha, beta, gamma, readout, outside, of 'smile' tau"
+            )
     return Training(**training)
 
 
