@@ -139,7 +139,8 @@ def _accuracy(summaries: Sequence[Summary]) -> list[str]:
         "The last three columns count tasks: intervals of nominal 95 % *hold* where they cover the "
         "truth in at least 88 % of the samples; *bias breaks it* where they cover less and the "
         "bias is at least their mean half width (an interval tells the noise of a sample, and "
-        "of a trained method what was not learned, not other bias); *below 88 %* where they cover less and that is no excuse.",
+        "of a trained method what was not learned, not other bias); *below 88 %* where they cover "
+        "less and that is no excuse.",
         "",
         *_markdown(_METHOD_HEAD, [_method_row(*each) for each in by_method.items()]),
         "",
