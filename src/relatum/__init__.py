@@ -12,12 +12,13 @@ Objectives: ``CPC``, ``DV``, ``NWJ``, ``JS``, ``WPC``, ``RPC`` (and ``chi_square
 contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``, ``Bilinear``,
 ``TwoTower``, ``JointMLP``. Mutual information: ``estimate_mi``, ``DensityRatio``,
 ``mutual_information_matrix``. The theory of RPC: ``rpc_bounds`` and the functions of
-:mod:`relatum.relative`. Training, probes and reports live in the sub-packages and in the command
+:mod:`relatum.relative`. Transfer to classes: ``certify``, and :mod:`relatum.latent_class`. Training, probes and reports live in the sub-packages and in the command
 ``relatum``.
 """
 
 from .critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
 from .distributed import Group
+from .latent_class import TransferCertificate, certify
 from .losses import ContrastiveLoss
 from .mi import DensityRatio, MIEstimate, estimate_mi, mutual_information_matrix
 from .objectives import (
@@ -50,6 +51,7 @@ __all__ = [
     "NWJ",
     "OBJECTIVES",
     "RPC",
+    "TransferCertificate",
     "WPC",
     "Bilinear",
     "ContrastiveLoss",
@@ -62,6 +64,7 @@ __all__ = [
     "Logistic",
     "MIEstimate",
     "TwoTower",
+    "certify",
     "chi_square",
     "density_ratio",
     "estimate_mi",

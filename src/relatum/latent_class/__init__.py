@@ -17,6 +17,8 @@ linear classifier on it can tell the classes apart. In the order of the theory:
   ``bounds_one_shot``, ``bounds_margin``, ``bounds_many`` (k negatives, all classes),
   ``bounds_published`` (the same as others have them),
   ``bounds_infonce``, ``bounds_training`` (from a sample to its law), ``bounds_hold_out``.
+* **The certificate**: ``certificate`` says for the embeddings of any encoder how well classes are
+  told apart, what of it is certain and what limits it.
 * **Complexity** of encoder classes. ``complexity``, ``complexity_linear``, ``contraction`` (from
   encoders to losses).
 * **Beneath**: ``fast`` and ``quadrature`` (sums without visiting their terms), ``blocks``,
@@ -81,6 +83,20 @@ from .bounds_training import (
 from .bracket import (
     SupervisedBracket,
     supervised_bracket,
+)
+from .certificate import (
+    certify,
+)
+from .certificate_few_shot import (
+    few_shot_curve,
+)
+from .certificate_records import (
+    CertificateLine,
+    FewShot,
+    PairCost,
+)
+from .certificate_result import (
+    TransferCertificate,
 )
 from .collisions import (
     collision_counts,
@@ -209,15 +225,18 @@ from .tuples import (
 
 __all__ = [
     "Bound",
+    "CertificateLine",
     "Complexity",
     "Contrasts",
     "Estimate",
+    "FewShot",
     "FiniteClass",
     "FiniteModel",
     "FrobeniusBall",
     "LabelledSample",
     "LinearMinimum",
     "OperatorBall",
+    "PairCost",
     "PairRisks",
     "PairTable",
     "Pairs",
@@ -227,11 +246,13 @@ __all__ = [
     "SignedClass",
     "SupervisedBracket",
     "SupervisedRisk",
+    "TransferCertificate",
     "ball_lower_bound",
     "block_bound",
     "block_contraction",
     "bounded_difference_width",
     "candidate_contraction",
+    "certify",
     "class_covariances",
     "class_spreads",
     "collision_bound",
@@ -259,6 +280,7 @@ __all__ = [
     "estimated_spread",
     "estimated_trace",
     "exact_complexity",
+    "few_shot_curve",
     "finite_class_bound",
     "full_way_bound",
     "full_way_losses",

@@ -29,6 +29,8 @@ class LabelledSample:
         prior: The class prior ρ where it is known; None means that the sample's labels were drawn
             from it, and weights come from the counts.
         notes: What was left out, in plain words.
+        units: Rows of one unit are dependent (one person in several classes): standard errors leave
+            out whole units. None takes all rows as independent.
     """
 
     features: Float64[np.ndarray, "n d"]
@@ -36,6 +38,7 @@ class LabelledSample:
     classes: tuple[Any, ...]
     prior: Float64[np.ndarray, " K"] | None = None
     notes: tuple[str, ...] = ()
+    units: Int64[np.ndarray, " n"] | None = None
 
     @property
     def counts(self) -> Int64[np.ndarray, " K"]:
@@ -95,7 +98,8 @@ class LabelledSample:
 
     def keep(self, kept: Bool[np.ndarray, " n"]) -> LabelledSample:
         """The rows that are marked, with the same classes."""
-        return replace(self, features=self.features[kept], codes=self.codes[kept])
+        units = None if self.units is None else self.units[kept]
+        return replace(self, features=self.features[kept], codes=self.codes[kept], units=units)
 
 
 def class_weights(

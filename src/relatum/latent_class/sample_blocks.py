@@ -89,7 +89,7 @@ def _block_table(
     total = np.zeros((len(classes), len(classes)))
     for _ in range(draws):
         # The place of each row in a random order of its class: 0..b−1 are positives.
-        place = _places(codes, generator)
+        place = row_places(codes, generator)
         positives, negatives = place < block, (place >= block) & (place < 2 * block)
         means = [sample.keep(kept).class_means(points[kept]) for kept in (positives, negatives)]
         own = (points * means[0][codes]).sum(1, keepdims=True)
@@ -100,7 +100,7 @@ def _block_table(
     return np.asarray(total / draws)
 
 
-def _places(
+def row_places(
     codes: Int64[np.ndarray, " n"], generator: np.random.Generator
 ) -> Int64[np.ndarray, " n"]:
     """The rank of each row in a random order of its class."""

@@ -1,0 +1,84 @@
+"""The learning curve of the mean classifier, predicted from labelled embeddings."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float64
+
+from .certificate_records import FewShot
+from .checks import losses_of
+from .resampling import PARTS, split_error, weighted_sum
+from .sample import LabelledSample
+from .sample_blocks import row_places
+
+__all__ = ["few_shot_curve"]
+
+# Scores visited for each number of shots, at most; at least so many draws are made.
+_SCORES, _LEAST, _MOST = 10**8, 5, 50
+
+
+def few_shot_curve(
+    sample: LabelledSample, shots: tuple[int, ...], loss: str = "hinge", *, seed: int = 0
+) -> tuple[tuple[FewShot, ...], tuple[str, ...]]:
+    r"""What a mean classifier of b labelled rows per class will do on new points.
+
+    Each draw takes b rows of every class, their means :math:`\hat\mu_c` as classifier, and all
+    other rows x to judge: by :math:`\ell(x \cdot (\hat\mu_e - \hat\mu_c))` and by its error between
+    two classes and among all, ties being errors. Averages over draws are unbiased for what
+    independent shots do, without any approximation; the risk is :math:`L^{\ne}` with blocks of b.
+
+    Args:
+        sample: Labelled embeddings.
+        shots: Numbers b; those with fewer than b + 1 rows in a class are left out with a note.
+        loss: "hinge" or "logistic".
+        seed: Of the draws.
+
+    Example:
+        >>> from relatum.latent_class.sample import labelled_sample
+        >>> corners = labelled_sample(np.eye(2).repeat(3, axis=0), [0, 0, 0, 1, 1, 1])
+        >>> curve, notes = few_shot_curve(corners, (1, 10))
+        >>> curve[0].top1_error, notes
+        (0.0, ('few-shot curve without 10 labels per class: a class has 3 rows',))
+    """
+    least = int(sample.counts.min())
+    too_many = [b for b in shots if b + 1 > least]
+    notes: tuple[str, ...] = ()
+    if too_many:
+        names = ", ".join(map(str, too_many))
+        notes = (f"few-shot curve without {names} labels per class: a class has {least} rows",)
+    draws = max(_LEAST, min(_MOST, _SCORES // (len(sample.codes) * len(sample.classes))))
+    curve = [_few_shot(sample, b, loss, draws, seed) for b in shots if b + 1 <= least]
+    return tuple(curve), notes
+
+
+def _few_shot(sample: LabelledSample, b: int, loss: str, draws: int, seed: int) -> FewShot:
+    drawn = _draws(sample, b, loss, draws, seed)
+    errors = split_error(
+        sample, lambda part: _draws(part, b, loss, draws, seed).mean(0), least=b + 1, seed=seed
+    )
+    spread = float(drawn[:, 2].std(ddof=1)) if draws > 1 else math.nan
+    return FewShot(b, *drawn.mean(0).tolist(), *errors.tolist(), spread)
+
+
+def _draws(
+    sample: LabelledSample, b: int, loss: str, draws: int, seed: int
+) -> Float64[np.ndarray, "draws 3"]:
+    """Risk and error between two classes, and error among all, of each draw of shots."""
+    generator = np.random.default_rng(seed)
+    law = PARTS["noncollision"](sample.weights)
+    found = []
+    for _ in range(draws):
+        taken = row_places(sample.codes, generator) < b
+        shots, rest = sample.keep(taken), sample.keep(~taken)
+        scores = rest.features @ shots.class_means(shots.features).T
+        own = np.arange(len(scores)), rest.codes
+        margins = scores - scores[own][:, None]
+        margins[own] = -np.inf
+        wrong = (margins >= 0).astype(np.float64)
+        top = rest.class_means(wrong.max(1))
+        margins[own] = 0
+        pairs = [rest.class_means(losses_of(loss, margins)), rest.class_means(wrong)]
+        found.append([*(weighted_sum(law, table) for table in pairs), float(sample.law @ top)])
+    return np.array(found)

@@ -1,0 +1,86 @@
+"""The certificate of pairs alone: no labels, and a lower bound on the collision probability."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float64
+
+from .bounds import Bound
+from .certificate_advice import DOES_NOT_SAY, VIEWS, advise
+from .certificate_diagnostics import describe
+from .certificate_inputs import Inputs, first_of_each
+from .certificate_lines import Numbers
+from .certificate_pairs import pair_risk, pair_traces
+from .certificate_records import lines_of
+from .certificate_result import TransferCertificate
+from .certificate_trust import assumptions, warnings
+from .certificate_value import Triplets, pair_triplets
+from .estimates import Estimate
+
+__all__ = ["certify_paired"]
+
+# Pairs for the contrastive risk, whose time is quadratic.
+_ROWS = 10_000
+
+
+def certify_paired(inputs: Inputs, training: Bound | None) -> TransferCertificate:
+    """The contrastive risk of the pairs, and what follows for classes that nobody named."""
+    settings, notes, whole = inputs.settings(), list(inputs.notes), len(inputs.rows)
+    if inputs.groups is not None:
+        inputs = inputs.keep(first_of_each(inputs.groups, np.random.default_rng(inputs.seed)))
+        notes.append(f"one pair of each group is used: {len(inputs.rows):,} of {whole:,}")
+    rows, pairs = inputs.rows, inputs.pairs
+    assert pairs is not None
+    if len(rows) < 4:
+        raise ValueError(f"pairs must be 4 or more, of different groups, got {len(rows)}")
+    if len(rows) > _ROWS:
+        notes.append(f"the contrastive risk is read from the first {_ROWS:,} pairs")
+    triplets = _triplets(inputs, rows, pairs)
+    lines = lines_of(_numbers(inputs, rows[:_ROWS], pairs[:_ROWS], training))
+    diagnostics, more = describe(rows, pairs, None, inputs.seed)
+    value = triplets.certified()
+    return TransferCertificate(
+        *value,
+        lines=lines,
+        diagnostics={**diagnostics, **pair_traces(rows, pairs)},
+        assumptions=assumptions(inputs),
+        advice=advise(lines, scale=triplets.bound),
+        warnings=warnings(inputs, value),
+        notes=(*notes, *more),
+        does_not_say=(VIEWS, *DOES_NOT_SAY),
+        settings=settings,
+    )
+
+
+def _triplets(
+    inputs: Inputs, rows: Float64[np.ndarray, "n d"], pairs: Float64[np.ndarray, "n d"]
+) -> Triplets:
+    def draw(factor: float) -> Float64[np.ndarray, " m"]:
+        others = None if inputs.negatives is None else factor * inputs.negatives
+        return pair_triplets(factor * rows, factor * pairs, others, inputs.loss, inputs.seed)
+
+    return Triplets(draw, inputs.loss, inputs.radius, inputs.delta, inputs.tau_lower, lower=True)
+
+
+def _numbers(
+    inputs: Inputs,
+    rows: Float64[np.ndarray, "n d"],
+    pairs: Float64[np.ndarray, "n d"],
+    training: Bound | None,
+) -> Numbers:
+    others = None if inputs.negatives is None else inputs.negatives[:_ROWS]
+    risk = pair_risk(rows, pairs, others, inputs.loss, inputs.level)
+    found: Numbers = {"contrastive_risk": risk}
+    if risk.value <= 1:  # above 1 a lower bound on τ bounds nothing
+        found["certificate_point"] = _less_collisions(risk, inputs.tau_lower)
+    if training is not None:
+        found["training_gap"] = training.value
+    return found
+
+
+def _less_collisions(risk: Estimate, tau: float) -> Estimate:
+    """(L − τ) / (1 − τ), with its interval."""
+    ends = {name: getattr(risk, name) - tau for name in ("value", "low", "high")}
+    return replace(risk, **ends).scaled(1 / (1 - tau))
