@@ -12,8 +12,9 @@ Objectives: ``CPC``, ``DV``, ``NWJ``, ``JS``, ``WPC``, ``RPC`` (and ``chi_square
 contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``, ``Bilinear``,
 ``TwoTower``, ``JointMLP``. Mutual information: ``estimate_mi``, ``DensityRatio``,
 ``mutual_information_matrix``. The theory of RPC: ``rpc_bounds`` and the functions of
-:mod:`relatum.relative`. Transfer to classes: ``certify``, and :mod:`relatum.latent_class`. Training, probes and reports live in the sub-packages and in the command
-``relatum``.
+:mod:`relatum.relative`. How well the embeddings of an encoder tell classes apart: ``certify``, and
+the theory behind it, :mod:`relatum.latent_class`. Training, probes and reports live in the
+sub-packages and in the command ``relatum``.
 """
 
 from .critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
@@ -51,7 +52,6 @@ __all__ = [
     "NWJ",
     "OBJECTIVES",
     "RPC",
-    "TransferCertificate",
     "WPC",
     "Bilinear",
     "ContrastiveLoss",
@@ -63,6 +63,7 @@ __all__ = [
     "JointMLP",
     "Logistic",
     "MIEstimate",
+    "TransferCertificate",
     "TwoTower",
     "certify",
     "chi_square",

@@ -241,8 +241,8 @@ def alpha_req(
         TypeError: If the embeddings are not floating point.
 
     References:
-        α-ReQ: Assessing Representation Quality in Self-Supervised Learning by Measuring Eigenspectrum
-        Decay (Agrawal et al., 2022). https://openreview.net/forum?id=ii9X4vtZGTZ
+        α-ReQ: Assessing Representation Quality in Self-Supervised Learning by Measuring
+        Eigenspectrum Decay (Agrawal et al., 2022). https://openreview.net/forum?id=ii9X4vtZGTZ
 
     Example:
         >>> sides = torch.cat([x := torch.diag(torch.tensor([1.0, 0.5, 0.25, 0.125])), -x])
@@ -304,7 +304,7 @@ def lidar(
         raise ValueError(f"items must have the shape ({len(matrix)},), got {tuple(items.shape)}")
     if not 0 < ridge < math.inf:
         raise ValueError(f"ridge must be positive and finite, got {ridge}")
-    _, codes, counts = items.unique(return_inverse=True, return_counts=True)
+    _, codes, counts = torch.unique(items, return_inverse=True, return_counts=True)
     if not 2 <= len(counts) < len(matrix):
         raise ValueError(
             f"lidar needs two items and several views of one, got {len(counts)} items in "

@@ -59,7 +59,8 @@ def certify(
 
     Rows of one group (a person, a document) are dependent: one row of each group and class is used,
     standard errors leave out whole groups, and the certified triplets use a group once. What is
-    quadratic in the rows is read from 10,000 of them, the k-negative risks from 1,000; notes say so.
+    quadratic in the rows is read from 10,000 of them, the k-negative risks from 1,000; the notes
+    say so.
 
     Args:
         embeddings: f(x), (n, d), used as they are: divide unit vectors by the root of the

@@ -36,6 +36,7 @@ def advise(
     costly: Sequence[PairCost] = (),
     few_shot: Sequence[FewShot] = (),
     scale: Callable[[float], float] | None = None,
+    certified: float | None = None,
 ) -> tuple[str, ...]:
     """What to change, most general first.
 
@@ -44,10 +45,27 @@ def advise(
         costly: Class pairs.
         few_shot: The learning curve.
         scale: The bound where the embeddings are multiplied by a factor.
+        certified: The certified bound.
     """
     found = {line.key: line.value for line in lines}
-    advice = [*_scale(scale), *_one_shot(found, few_shot), *_collisions(found)]
-    return tuple([*advice, *_head(found), *_classes(found, costly)])
+    advice = [
+        *_rows(found, certified),
+        *_scale(scale),
+        *_one_shot(found, few_shot),
+        *_collisions(found),
+    ]
+    return (*advice, *_head(found), *_classes(found, costly))
+
+
+def _rows(found: Mapping[str, float], certified: float | None) -> list[str]:
+    point = found.get("certificate_point", np.nan)
+    if certified is None or not certified - point >= max(_WORTH, _SHARE * certified):
+        return []
+    return [
+        f"Rows: {certified - point:.3f} of the certified {certified:.3f} is confidence, which "
+        "falls with the root of the number of independent rows, and grows with the square of the "
+        "radius."
+    ]
 
 
 def _scale(bound: Callable[[float], float] | None) -> list[str]:
@@ -55,7 +73,7 @@ def _scale(bound: Callable[[float], float] | None) -> list[str]:
         return []
     here, bounds = bound(1.0), [bound(float(factor)) for factor in np.sqrt(_SCALES)]
     best = int(np.argmin(bounds))
-    if not here - bounds[best] >= max(_WORTH, _SHARE * here):
+    if bounds[best] >= 1 or not here - bounds[best] >= max(_WORTH, _SHARE * here):
         return []
     return [
         f"Scale: embeddings times {np.sqrt(_SCALES[best]):.3g} (a temperature divided by "
@@ -71,8 +89,8 @@ def _one_shot(found: Mapping[str, float], few_shot: Sequence[FewShot]) -> list[s
     curve = [shot for shot in few_shot if shot.shots > 1]
     reached = f" (with {curve[-1].shots}: {curve[-1].risk:.3f})" if curve else ""
     return [
-        f"One-shot noise is {noise:.3f} of the risk {whole:.3f}, and no loss of single triplets can "
-        "see through it. Where several class mates are known, contrast the means of blocks of them"
+        f"One-shot noise is {noise:.3f} of the risk {whole:.3f}, and no loss of single triplets "
+        "can see through it. Where several class mates are known, contrast the means of blocks"
         f"{reached}."
     ]
 
@@ -82,8 +100,8 @@ def _collisions(found: Mapping[str, float]) -> list[str]:
     if cost < max(_WORTH, _SHARE * bound):
         return []
     return [
-        f"Collisions: negatives of the anchor's own class make {cost:.3f} of the bound {bound:.3f}. "
-        "Negatives known to be of other classes, or a smaller scale, take that away."
+        f"Collisions: negatives of the anchor's own class make {cost:.3f} of the bound "
+        f"{bound:.3f}. Negatives known to be of other classes, or a smaller scale, take that away."
     ]
 
 
@@ -92,8 +110,8 @@ def _head(found: Mapping[str, float]) -> list[str]:
     if mean - trained < max(_WORTH, _SHARE * mean):
         return []
     return [
-        f"Classifier: a trained linear one has risk {trained:.3f}, the class means {mean:.3f}. Train "
-        "a linear head; the bounds speak of means alone."
+        f"Classifier: a trained linear one, free to choose its scale, has risk {trained:.3f}, the "
+        f"class means {mean:.3f}. Train a linear head; the bounds speak of means alone."
     ]
 
 

@@ -23,7 +23,7 @@ def describe(
     items: Int64[np.ndarray, " n"] | None,
     seed: int,
 ) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Alignment with class mates, uniformity, ranks and decay; items None: each row and its mate."""
+    """Alignment, uniformity, ranks, decay; without items each row and its mate are one."""
     x, y = torch.from_numpy(rows), torch.from_numpy(mates)
     some = x if len(x) <= _ROWS else x[np.random.default_rng(seed).permutation(len(x))[:_ROWS]]
     views, codes = x, torch.from_numpy(items) if items is not None else None
@@ -31,10 +31,10 @@ def describe(
         views, codes = torch.cat([x, y]), torch.arange(len(x)).repeat(2)
     found = {
         "alignment": float(alignment(x, y)),
-        "uniformity": float(uniformity(some)) if len(some) > 1 else math.nan,
+        "uniformity": float(uniformity(some)),
         "rankme": float(rankme(x)) if bool((x != 0).any()) else math.nan,
         "effective_rank": float(effective_rank(x, centred=True)),
-        "lidar": float(lidar(views, codes)) if len(codes.unique()) > 1 else math.nan,
+        "lidar": float(lidar(views, codes)),
     }
     notes = [] if len(some) == len(x) else [f"uniformity on {_ROWS:,} rows drawn at random"]
     if found["effective_rank"] > 1.5:
@@ -60,7 +60,7 @@ def class_mates(sample: LabelledSample, seed: int) -> Float64[np.ndarray, "n d"]
 
 
 def class_traces(sample: LabelledSample) -> dict[str, float]:
-    r"""tr Σ_b = V_B, the spread of the class means under the class law, and tr Σ_w within."""
+    r"""Tr Σ_b = V_B, the spread of the class means under the class law, and tr Σ_w within."""
     means = sample.class_means(sample.features)
     centre = sample.law @ means
     squares = ((sample.features - means[sample.codes]) ** 2).sum(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float64
@@ -16,7 +16,7 @@ from .sample_blocks import row_places
 __all__ = ["few_shot_curve"]
 
 # Scores visited for each number of shots, at most; at least so many draws are made.
-_SCORES, _LEAST, _MOST = 10**8, 5, 50
+_SCORES, _LEAST, _MOST = 3 * 10**6, 10, 50
 
 
 def few_shot_curve(
@@ -58,8 +58,17 @@ def _few_shot(sample: LabelledSample, b: int, loss: str, draws: int, seed: int) 
     errors = split_error(
         sample, lambda part: _draws(part, b, loss, draws, seed).mean(0), least=b + 1, seed=seed
     )
-    spread = float(drawn[:, 2].std(ddof=1)) if draws > 1 else math.nan
-    return FewShot(b, *drawn.mean(0).tolist(), *errors.tolist(), spread)
+    risk, pairwise, top = drawn.mean(0).tolist()
+    return FewShot(
+        shots=b,
+        risk=risk,
+        pairwise_error=pairwise,
+        top1_error=top,
+        risk_standard_error=float(errors[0]),
+        pairwise_standard_error=float(errors[1]),
+        top1_standard_error=float(errors[2]),
+        top1_spread=float(drawn[:, 2].std(ddof=1)),
+    )
 
 
 def _draws(
@@ -71,14 +80,15 @@ def _draws(
     found = []
     for _ in range(draws):
         taken = row_places(sample.codes, generator) < b
-        shots, rest = sample.keep(taken), sample.keep(~taken)
-        scores = rest.features @ shots.class_means(shots.features).T
+        shots = sample.keep(taken)
+        scores = (sample.features @ shots.class_means(shots.features).T)[~taken]
+        # The other rows, known by their scores alone.
+        rest = replace(sample, features=scores, codes=sample.codes[~taken], units=None)
         own = np.arange(len(scores)), rest.codes
         margins = scores - scores[own][:, None]
-        margins[own] = -np.inf
         wrong = (margins >= 0).astype(np.float64)
-        top = rest.class_means(wrong.max(1))
-        margins[own] = 0
+        wrong[own] = 0
+        top = float(sample.law @ rest.class_means(wrong.max(1)))
         pairs = [rest.class_means(losses_of(loss, margins)), rest.class_means(wrong)]
-        found.append([*(weighted_sum(law, table) for table in pairs), float(sample.law @ top)])
+        found.append([*(weighted_sum(law, table) for table in pairs), top])
     return np.array(found)

@@ -49,8 +49,9 @@ def certify_labelled(
     mates = class_mates(sample, inputs.seed)
     views = None
     if inputs.pairs is not None:
+        near = slice(_ROWS)
         pair_numbers, views = view_lines(
-            *(x[:_ROWS] for x in (inputs.rows, inputs.pairs, mates)), inputs.loss, inputs.level
+            inputs.rows[near], inputs.pairs[near], mates[near], inputs.loss, inputs.level
         )
         found |= pair_numbers
     if training is not None:
@@ -69,7 +70,7 @@ def certify_labelled(
         few_shot=curve,
         diagnostics={**diagnostics, **class_traces(sample)},
         assumptions=assumptions(inputs, views=views),
-        advice=advise(lines, costly, curve, triplets.bound),
+        advice=advise(lines, costly, curve, triplets.bound, value.value),
         warnings=warnings(inputs, value, views=views, thinned=thinned),
         notes=(*notes, *more, *curve_notes, *look_notes),
         does_not_say=DOES_NOT_SAY if inputs.pairs is None else (VIEWS, *DOES_NOT_SAY),
@@ -89,12 +90,12 @@ def _thinned(
     if few.counts.min() < 3:
         at = int(few.counts.argmin())
         raise ValueError(
-            f"groups must leave every class rows of 3 groups or more, class {few.classes[at]!r} has "
-            f"{few.counts[at]}: rows of one group say nothing about another"
+            f"groups must leave every class rows of 3 groups or more, class "
+            f"{few.classes[at]!r} has {few.counts[at]}: rows of one group say nothing about another"
         )
     notes.append(
-        f"one row of each group and class is used, {kept.sum():,} of {len(kept):,}; standard errors "
-        "leave out whole groups, and the certified triplets use a group once"
+        f"one row of each group and class is used, {kept.sum():,} of {len(kept):,}; standard "
+        "errors leave out whole groups, and the certified triplets use a group once"
     )
     _, units = np.unique(groups[kept], return_inverse=True)
     thin = replace(few, units=units)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-__all__ = ["GROUPS", "MEANINGS", "Meaning"]
+__all__ = ["DIAGNOSTICS", "GROUPS", "MEANINGS", "Meaning"]
 
 
 class Meaning(NamedTuple):
@@ -89,21 +89,24 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             "CE", "risk", 7, "cross-entropy of the mean classifier, nats, without itself"
         ),
         "k_negative_risk[k]": Meaning(
-            "L_un^({k})", "risk", 7, "contrastive risk with {k} negatives; compare with its floor"
+            "L_un^({k})",
+            "risk",
+            7,
+            "risk with k = {k} negatives; to be compared with its floor",
         ),
         "floor[k]": Meaning(
             "τ_{k} κ_{k}", "bound", 7, "the part of it that no encoder avoids (collisions)"
         ),
         "collision_probability[k]": Meaning(
-            "τ_{k}", "fact", 7, "how often one of {k} negatives is of the anchor's class"
+            "τ_{k}", "fact", 7, "how often one of k = {k} negatives is of the anchor's class"
         ),
         "coverage[k]": Meaning(
-            "p_{k}", "fact", 7, "how surely the {k} negatives hold any given other class"
+            "p_{k}", "fact", 7, "how surely k = {k} negatives hold a given other class"
         ),
         "top1_bound[k]": Meaning(
             "top-1 by k={k}", "bound", 7, "bounds the top-1 error by L_un^({k}); a point estimate"
         ),
-        "infonce[k]": Meaning("InfoNCE_{k}", "risk", 7, "InfoNCE with {k} negatives, nats"),
+        "infonce[k]": Meaning("InfoNCE_{k}", "risk", 7, "InfoNCE with k = {k} negatives, nats"),
         "cross_entropy_low[k]": Meaning(
             "CE from below", "bound", 7, "what InfoNCE_{k} says of the cross-entropy"
         ),
@@ -116,3 +119,19 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
     }
 )
 """Every line by its key; those with ``[k]`` stand once for each number of negatives."""
+
+DIAGNOSTICS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "alignment": "distance² of class mates on the sphere (0 agree, 2 unrelated)",
+        "uniformity": "how evenly the sphere is filled (0 collapsed, lower is even)",
+        "rankme": "directions in use, by the entropy of singular values",
+        "effective_rank": "the same of the centred embeddings",
+        "lidar": "directions that tell classes (or the given pairs) apart",
+        "alpha_req": "decay k^-α of the covariance's eigenvalues, at these indices:",
+        "alpha_req_first": "from this one",
+        "alpha_req_last": "to this one",
+        "trace_between": "tr Σ_b (V_B), the spread of the class means",
+        "trace_within": "tr Σ_w, the spread within classes",
+    }
+)
+"""What each diagnostic says, in plain words."""

@@ -14,6 +14,9 @@ from .sample import LabelledSample
 
 __all__ = ["negative_lines"]
 
+# Random sets of negatives for each anchor, where the average over all sets is out of reach.
+_DRAWS = 5
+
 
 def negative_lines(
     sample: LabelledSample,
@@ -44,11 +47,12 @@ def negative_lines(
     scores = sample.features @ means.T
     spans, weights = scores.max(1) - scores.min(1), (law / sample.counts)[sample.codes]
     found: Numbers = {"cross_entropy": leave_one_out_cross_entropy(sample, level=level)}
+    options = {"level": level, "draws": _DRAWS, "seed": seed}
     for k in (k for k in numbers if k <= most):
-        risk = estimated_k_negative_risk(few, k, loss, level=level, seed=seed)
+        risk = estimated_k_negative_risk(few, k, loss, **options)
         infonce = risk.scaled(np.log(2))
         if loss == "hinge":
-            infonce = estimated_infonce(few, k, level=level, seed=seed)
+            infonce = estimated_infonce(few, k, **options)
         upper = cross_entropy_upper(infonce.value, law, means, k=k, spans=spans, weights=weights)
         found |= {
             f"k_negative_risk[{k}]": risk,

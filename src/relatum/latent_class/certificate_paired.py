@@ -46,7 +46,7 @@ def certify_paired(inputs: Inputs, training: Bound | None) -> TransferCertificat
         lines=lines,
         diagnostics={**diagnostics, **pair_traces(rows, pairs)},
         assumptions=assumptions(inputs),
-        advice=advise(lines, scale=triplets.bound),
+        advice=advise(lines, scale=triplets.bound, certified=value.value),
         warnings=warnings(inputs, value),
         notes=(*notes, *more),
         does_not_say=(VIEWS, *DOES_NOT_SAY),

@@ -59,7 +59,7 @@ def pair_risk(
 def pair_traces(
     anchors: Float64[np.ndarray, "n d"], positives: Float64[np.ndarray, "n d"]
 ) -> dict[str, float]:
-    """tr Σ_w = E|x − x⁺|² / 2, and tr Σ_b, the rest of the variance, both unbiased."""
+    """The traces tr Σ_w = E|x − x⁺|² / 2, and tr Σ_b, the rest of the variance, both unbiased."""
     within = float(((anchors - positives) ** 2).sum(1).mean() / 2)
     both = (anchors + positives) / 2
     # A mean of two class mates varies by tr Σ_b + tr Σ_w / 2.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from .certificate_meanings import GROUPS
+from .certificate_meanings import DIAGNOSTICS, GROUPS
 from .certificate_records import CertificateLine
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ _WIDTH = 100
 
 
 def text(certificate: TransferCertificate) -> str:
-    """Heading, verdict, lines, curve, class pairs, diagnostics, advice, and what it does not say."""
+    """Verdict, lines, curve, class pairs, diagnostics, advice, and what it does not say."""
     parts = [
         _heading(certificate),
+        _short(certificate),
         _lines(certificate.lines),
         _few_shot(certificate),
         _costly(certificate),
@@ -52,6 +53,28 @@ def _heading(certificate: TransferCertificate) -> str:
             meaning = "VACUOUS: the classifier that knows nothing has risk 1"
         verdict = f"CERTIFIED: {bound}; {meaning}. {certificate.reason}"
     return "\n".join([title, *_wrapped(verdict, "")])
+
+
+def _short(certificate: TransferCertificate) -> str:
+    """What most people want to know, in two sentences."""
+    found = {line.key: line.value for line in certificate.lines}
+    point, certain = found.get("certificate_point"), certificate.certified
+    words = []
+    if "pairwise_error" in found:
+        words.append(
+            f"the class means confuse two classes in {_percent(found['pairwise_error'])} of cases "
+            f"and err among all {certificate.settings.get('classes')} in "
+            f"{_percent(found['top1_error'])}."
+        )
+    if point is not None:
+        first = "Contrasting pairs alone bounds the error between two classes by"
+        sure = "" if certain is None else f"; certified: {_percent(certain)}"
+        words.append(f"{first} {_percent(point)} (an estimate{sure}).")
+    return "\n".join(_wrapped(" ".join(["In short:", *words]), "")) if words else ""
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _lines(lines: Sequence[CertificateLine]) -> str:
@@ -104,8 +127,10 @@ def _diagnostics(certificate: TransferCertificate) -> str:
     if not certificate.diagnostics:
         return ""
     rows = ["9  What the embeddings look like (no bound attached)"]
-    cells = [f"{name} {_number(value)}" for name, value in certificate.diagnostics.items()]
-    return "\n".join(rows + _wrapped(", ".join(cells), "   "))
+    for name, value in certificate.diagnostics.items():
+        shown = f"{value:d}" if isinstance(value, int) else _number(value)
+        rows += _wrapped(DIAGNOSTICS[name], f"   {name:<17}{shown:>8}           ")
+    return "\n".join(rows)
 
 
 def _assumptions(certificate: TransferCertificate) -> str:

@@ -54,8 +54,8 @@ def warnings(
     longest = float(np.linalg.norm(inputs.rows, axis=1).max())
     if inputs.radius is not None and inputs.radius > 1.5 * longest:
         found.append(
-            f"The radius {inputs.radius:.3g} is far above the longest row, {longest:.3g}: the width "
-            "of the certificate grows with its square."
+            f"The radius {inputs.radius:.3g} is far above the longest row, {longest:.3g}: the "
+            "width of the certificate grows with its square."
         )
     if inputs.sample is not None and inputs.sample.prior is None:
         found.append(

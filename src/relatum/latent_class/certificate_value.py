@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -73,7 +73,8 @@ class Triplets:
             return Certified(None, None, _NO_RADIUS)
         if losses is None or len(losses) < 2:
             return Certified(None, None, _TOO_FEW)
-        method = "bernstein" if len(losses) >= _BERNSTEIN else "hoeffding"
+        few = len(losses) < _BERNSTEIN
+        method: Literal["hoeffding", "bernstein"] = "hoeffding" if few else "bernstein"
         radius = factor * self.radius
         risk = hold_out_bound(losses, radius, self.loss, delta=self.delta, method=method)
         how = (
@@ -120,7 +121,7 @@ def pair_triplets(
         _losses(loss, anchors[a], positives[a], positives[b])
         for a, b in ((first, second), (second, first))
     ]
-    return (both[0] + both[1]) / 2
+    return np.asarray((both[0] + both[1]) / 2)
 
 
 def _losses(
@@ -129,4 +130,4 @@ def _losses(
     positive: Float64[np.ndarray, "m d"],
     negative: Float64[np.ndarray, "m d"],
 ) -> Float64[np.ndarray, " m"]:
-    return losses_of(loss, (x * (negative - positive)).sum(1))
+    return np.asarray(losses_of(loss, (x * (negative - positive)).sum(1)))

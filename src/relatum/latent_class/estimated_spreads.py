@@ -147,8 +147,12 @@ def _spread(sample: LabelledSample) -> float:
 
 
 def _directional_spread(sample: LabelledSample) -> float:
-    own = estimated_score_variances(sample)[np.arange(len(sample.codes)), sample.codes]
-    return float(_nu(sample) @ sample.class_means(np.sqrt(own)))
+    means = [
+        np.sqrt(((rows @ sigma) * rows).sum(1).clip(min=0)).mean()
+        for rows, sigma in zip(map(sample.rows, range(len(sample.classes))),
+                               class_covariances(sample), strict=True)
+    ]  # fmt: skip
+    return float(_nu(sample) @ np.array(means))
 
 
 def _trace(sample: LabelledSample) -> float:

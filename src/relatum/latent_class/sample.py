@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from torch import Tensor
 
 from ..arrays import features as feature_tensor
@@ -67,9 +68,11 @@ class LabelledSample:
 
     def class_sums(self, values: Float64[np.ndarray, "n ..."]) -> Float64[np.ndarray, "K ..."]:
         """The sum of values over the rows of each class."""
-        sums = np.zeros((len(self.classes), *values.shape[1:]))
-        np.add.at(sums, self.codes, values)
-        return sums
+        n, classes = len(self.codes), len(self.classes)
+        # One entry a row: the product adds rows in their order, many times faster than np.add.at.
+        members = csr_array((np.ones(n), self.codes, np.arange(n + 1)), shape=(n, classes))
+        sums = members.T @ values.reshape(n, -1)
+        return np.asarray(sums.reshape(classes, *values.shape[1:]))
 
     def class_means(self, values: Float64[np.ndarray, "n ..."]) -> Float64[np.ndarray, "K ..."]:
         """The mean of values over the rows of each class; of the features, the class means μ_c."""
