@@ -25,13 +25,8 @@ from rich.console import Console
 from relatum import certify
 from relatum.data import POLICIES, Splits
 from relatum.diagnostics import alignment, effective_rank
-from relatum.latent_class import (
-    LabelledSample,
-    disjoint_triplets,
-    hold_out_bound,
-    labelled_sample,
-    mean_classifier_bound,
-)
+from relatum.latent_class import LabelledSample, disjoint_triplets, labelled_sample
+from relatum.latent_class.certificate_value import Triplets
 from relatum.models import Encoder
 from relatum.probes import extract_features, few_labels, linear_probe
 from relatum.recipes.images import TrainImages, read_settings, trained_encoder, untrained_encoder
@@ -173,29 +168,32 @@ class Scale:
     def chosen(cls, train: np.ndarray, labels: np.ndarray, rows: int) -> Scale:
         """The centre is the mean of the training rows; R² promises the least certified value.
 
-        It is foreseen on as many training rows as there are test rows: the mean over several draws
-        of disjoint triplets, each with its width.
+        It is foreseen on as many training rows as there are test rows: the median over several
+        draws of disjoint triplets, each with its width.
         """
         centre = train.mean(axis=0, dtype=np.float64)
-        unit = cls(centre, 1.0, np.nan)(train)
         some = np.sort(np.random.default_rng(0).permutation(len(train))[:rows])
-        promised = {}
-        for square in SQUARES:
-            sample = labelled_sample(unit[some] * np.sqrt(square), labels[some])
-            promised[square] = foreseen(sample, float(np.sqrt(square)))
+        prior = dict.fromkeys(range(labels.max() + 1), 1 / (labels.max() + 1))
+        unit = labelled_sample(
+            cls(centre, 1.0, np.nan)(train[some]), labels[some], class_prior=prior
+        )
+        promised = {square: foreseen(unit, square) for square in SQUARES}
         best = min(promised, key=promised.__getitem__)
         return cls(centre, best, promised[best])
 
 
-def foreseen(sample: LabelledSample, radius: float) -> float:
-    """The certified value that this scale may be expected to give."""
-    values = []
-    for seed in range(TRIPLET_DRAWS):
-        losses = disjoint_triplets(sample, seed=seed)
-        if losses is not None:
-            risk = hold_out_bound(losses, radius).value
-            values.append(mean_classifier_bound(risk, sample.tau).value)
-    return float(np.mean(values))
+def foreseen(unit: LabelledSample, square: float) -> float:
+    """The certified value that R² may be expected to give."""
+
+    def drawn(seed: int) -> Triplets:
+        return Triplets(
+            lambda factor: disjoint_triplets(
+                replace(unit, features=factor * unit.features), seed=seed
+            ),
+            loss="hinge", radius=1.0, delta=0.05, tau=unit.tau,
+        )  # fmt: skip
+
+    return float(np.median([drawn(seed).bound(square**0.5) for seed in range(TRIPLET_DRAWS)]))
 
 
 def few_shot(
@@ -265,7 +263,7 @@ def label_free(
     return {
         "raw_effective_rank": float(effective_rank(torch.from_numpy(test))),
         "view_alignment": float(alignment(torch.from_numpy(one), torch.from_numpy(two))),
-        "view_risk": viewed.line("pair_risk").value,
+        "view_risk": viewed.line("contrastive_risk").value,
     }
 
 
