@@ -124,9 +124,8 @@ def cell(candidate: Candidate, images: Splits, rows: int, draws: int) -> dict[st
     known, asked = images.train.labels.numpy(), images.test.labels[:rows].numpy()
     scale = Scale.chosen(train, known, len(test))
     seen, fresh = scale(train), scale(test)
-    prior = dict.fromkeys(range(len(images.train.classes)), 1 / len(images.train.classes))
     certificate = certify(
-        fresh, asked, loss="hinge", radius=scale.radius, class_prior=prior, block=SHOTS
+        fresh, asked, loss="hinge", radius=scale.radius, class_prior=uniform(known), block=SHOTS
     )
     return {
         "name": candidate.name,
@@ -143,6 +142,12 @@ def cell(candidate: Candidate, images: Splits, rows: int, draws: int) -> dict[st
         "label_free": label_free(candidate, encoder, images, scale, test),
         "machine": machine(("numpy", "scipy", "scikit-learn")),
     }
+
+
+def uniform(labels: np.ndarray) -> dict[int, float]:
+    """All classes equally common, as the data sets were made."""
+    classes = np.unique(labels).tolist()
+    return dict.fromkeys(classes, 1 / len(classes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +178,8 @@ class Scale:
         """
         centre = train.mean(axis=0, dtype=np.float64)
         some = np.sort(np.random.default_rng(0).permutation(len(train))[:rows])
-        prior = dict.fromkeys(range(labels.max() + 1), 1 / (labels.max() + 1))
         unit = labelled_sample(
-            cls(centre, 1.0, np.nan)(train[some]), labels[some], class_prior=prior
+            cls(centre, 1.0, np.nan)(train[some]), labels[some], class_prior=uniform(labels)
         )
         promised = {square: foreseen(unit, square) for square in SQUARES}
         best = min(promised, key=promised.__getitem__)
@@ -208,7 +212,7 @@ def few_shot(
 
     Means over draws of labels; the deviation is that of one draw from another.
     """
-    sample = labelled_sample(test, asked)
+    sample = labelled_sample(test, asked, class_prior=uniform(known))
     pairs = sample.weights * (1 - np.eye(len(sample.classes)))
     pairs /= pairs.sum()
     found = []
@@ -224,7 +228,7 @@ def few_shot(
             [
                 (pairs * sample.class_means(hinge)).sum(),
                 (pairs * sample.class_means(wrong.astype(float))).sum(),
-                wrong.any(axis=1).mean(),
+                sample.law @ sample.class_means(wrong.any(axis=1).astype(float)),
             ]
         )
     mean, deviation = np.mean(found, axis=0), np.std(found, axis=0, ddof=1)
