@@ -313,7 +313,7 @@ def lidar(
     means = matrix.new_zeros(len(counts), matrix.shape[1]).index_add_(0, codes, matrix)
     means = means / counts[:, None]
     # Rows are weighted so that every item counts once, whatever its number of views.
-    inside = (matrix - means[codes]) / (counts[codes, None] * len(counts)).sqrt()
+    inside = (matrix - means[codes]) / (counts[codes, None] * len(counts)).double().sqrt()
     between = (means - means.mean(dim=0)) / math.sqrt(len(counts))
     within = inside.T @ inside
     within.diagonal().add_(ridge)

@@ -67,8 +67,8 @@ def certify(
             temperature first.
         labels: One label a row: integers, strings, or floats that are whole; -1 is unlabelled.
         pairs: Class mates of the rows, (n, d).
-        negatives: Rows of all classes as they occur, (m, d), to go with pairs; by default the
-            other pairs serve.
+        negatives: Rows of all classes as they occur, (m, d), to go with pairs and independent of
+            them; by default the other pairs serve.
         loss: "hinge" or "logistic" (base 2: knowing nothing costs 1).
         radius: A bound R on |f(x)| known before the data, 1/√T at temperature T. Without it there
             are estimates and no certificate.
@@ -98,7 +98,7 @@ def certify(
     Example:
         >>> import numpy as np
         >>> corners = np.eye(2).repeat(600, axis=0)
-        >>> certificate = certify(corners, np.arange(1200) // 600, radius=1.0)
+        >>> certificate = certify(corners, np.arange(1200) // 600, radius=1.0, k=(), block=1)
         >>> certificate.line("pairwise_error").value, certificate.vacuous
         (0.0, False)
         >>> certificate.certified < 0.4  # the true value is 0: the rest is confidence

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float64, Int64
 
 from ..diagnostics import alignment, alpha_req, effective_rank, lidar, rankme, uniformity
+from .certificate_inputs import drawn
 from .sample import LabelledSample
 
 __all__ = ["class_mates", "class_traces", "describe"]
@@ -25,7 +26,7 @@ def describe(
 ) -> tuple[dict[str, float], tuple[str, ...]]:
     """Alignment, uniformity, ranks, decay; without items each row and its mate are one."""
     x, y = torch.from_numpy(rows), torch.from_numpy(mates)
-    some = x if len(x) <= _ROWS else x[np.random.default_rng(seed).permutation(len(x))[:_ROWS]]
+    some = x[torch.from_numpy(drawn(len(x), _ROWS, seed))]
     views, codes = x, torch.from_numpy(items) if items is not None else None
     if codes is None:
         views, codes = torch.cat([x, y]), torch.arange(len(x)).repeat(2)
@@ -37,7 +38,7 @@ def describe(
         "lidar": float(lidar(views, codes)),
     }
     notes = [] if len(some) == len(x) else [f"uniformity on {_ROWS:,} rows drawn at random"]
-    if found["effective_rank"] > 1.5:
+    if found["effective_rank"] > 1:
         decay = alpha_req(x)
         found |= {
             "alpha_req": float(decay.exponent),

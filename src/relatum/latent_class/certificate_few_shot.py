@@ -55,9 +55,12 @@ def few_shot_curve(
 
 def _few_shot(sample: LabelledSample, b: int, loss: str, draws: int, seed: int) -> FewShot:
     drawn = _draws(sample, b, loss, draws, seed)
-    errors = split_error(
+    spread = drawn.std(axis=0, ddof=1)
+    split = split_error(
         sample, lambda part: _draws(part, b, loss, draws, seed).mean(0), least=b + 1, seed=seed
     )
+    # Rows are one source of error; that there are so many draws only is another.
+    errors = np.hypot(split, spread / np.sqrt(draws))
     risk, pairwise, top = drawn.mean(0).tolist()
     return FewShot(
         shots=b,
@@ -67,7 +70,7 @@ def _few_shot(sample: LabelledSample, b: int, loss: str, draws: int, seed: int) 
         risk_standard_error=float(errors[0]),
         pairwise_standard_error=float(errors[1]),
         top1_standard_error=float(errors[2]),
-        top1_spread=float(drawn[:, 2].std(ddof=1)),
+        top1_spread=float(spread[2]),
     )
 
 

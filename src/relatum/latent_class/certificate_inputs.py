@@ -15,7 +15,7 @@ from ..arrays import features
 from .checks import check_delta, surrogate
 from .sample import LabelledSample, labelled_sample
 
-__all__ = ["Inputs", "first_of_each", "read"]
+__all__ = ["Inputs", "drawn", "first_of_each", "read"]
 
 # Anchor, positive and a negative of the same class.
 _LEAST = 3
@@ -112,6 +112,12 @@ def first_of_each(
     kept = np.zeros(len(keys), bool)
     kept[order[np.unique(keys[order], return_index=True)[1]]] = True
     return kept
+
+
+def drawn(n: int, most: int, seed: int) -> Int64[np.ndarray, " m"]:
+    """All of n rows, or so many of them at random."""
+    rows = np.arange(n)
+    return rows if n <= most else np.sort(np.random.default_rng(seed).permutation(n)[:most])
 
 
 def _matrix(name: str, value: object) -> Float64[np.ndarray, "n d"]:

@@ -11,7 +11,7 @@ from .bounds import Bound
 from .certificate_advice import DOES_NOT_SAY, VIEWS, advise
 from .certificate_diagnostics import class_mates, class_traces, describe
 from .certificate_few_shot import few_shot_curve
-from .certificate_inputs import Inputs, first_of_each
+from .certificate_inputs import Inputs, drawn, first_of_each
 from .certificate_lines import (
     Numbers,
     class_lines,
@@ -49,7 +49,7 @@ def certify_labelled(
     mates = class_mates(sample, inputs.seed)
     views = None
     if inputs.pairs is not None:
-        near = slice(_ROWS)
+        near = drawn(len(mates), _ROWS, inputs.seed)
         pair_numbers, views = view_lines(
             inputs.rows[near], inputs.pairs[near], mates[near], inputs.loss, inputs.level
         )

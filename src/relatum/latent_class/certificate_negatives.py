@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from .bounds_infonce import cross_entropy_lower, cross_entropy_upper
 from .bounds_many import top1_bound
 from .certificate_lines import Numbers
 from .collisions import collision_floor, collision_probability, coverage
+from .estimates import Estimate
 from .k_negatives import estimated_infonce, estimated_k_negative_risk
 from .leave_one_out import leave_one_out_cross_entropy
 from .sample import LabelledSample
@@ -47,7 +51,7 @@ def negative_lines(
     scores = sample.features @ means.T
     spans, weights = scores.max(1) - scores.min(1), (law / sample.counts)[sample.codes]
     found: Numbers = {"cross_entropy": leave_one_out_cross_entropy(sample, level=level)}
-    options = {"level": level, "draws": _DRAWS, "seed": seed}
+    options: dict[str, Any] = {"level": level, "draws": _DRAWS, "seed": seed}
     for k in (k for k in numbers if k <= most):
         risk = estimated_k_negative_risk(few, k, loss, **options)
         infonce = risk.scaled(np.log(2))
@@ -61,9 +65,15 @@ def negative_lines(
             f"floor[{k}]": collision_floor(law, k, loss),
             f"top1_bound[{k}]": top1_bound(risk.value, law, loss, k=k).value,
             f"infonce[{k}]": infonce,
-            f"cross_entropy_high[{k}]": upper.value,
+            f"cross_entropy_high[{k}]": _moved(infonce, upper.value),
         }
         if radius is not None:
             lower = cross_entropy_lower(infonce.value, law, means, radius, k=k)
-            found[f"cross_entropy_low[{k}]"] = lower.value
+            found[f"cross_entropy_low[{k}]"] = _moved(infonce, lower.value)
     return found, tuple(notes)
+
+
+def _moved(estimate: Estimate, value: float) -> Estimate:
+    """The estimate plus a number that hardly varies: its errors are the same."""
+    shift = value - estimate.value
+    return replace(estimate, value=value, low=estimate.low + shift, high=estimate.high + shift)

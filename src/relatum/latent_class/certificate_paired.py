@@ -10,7 +10,7 @@ from jaxtyping import Float64
 from .bounds import Bound
 from .certificate_advice import DOES_NOT_SAY, VIEWS, advise
 from .certificate_diagnostics import describe
-from .certificate_inputs import Inputs, first_of_each
+from .certificate_inputs import Inputs, drawn, first_of_each
 from .certificate_lines import Numbers
 from .certificate_pairs import pair_risk, pair_traces
 from .certificate_records import lines_of
@@ -36,9 +36,10 @@ def certify_paired(inputs: Inputs, training: Bound | None) -> TransferCertificat
     if len(rows) < 4:
         raise ValueError(f"pairs must be 4 or more, of different groups, got {len(rows)}")
     if len(rows) > _ROWS:
-        notes.append(f"the contrastive risk is read from the first {_ROWS:,} pairs")
+        notes.append(f"the contrastive risk is read from {_ROWS:,} pairs drawn at random")
     triplets = _triplets(inputs, rows, pairs)
-    lines = lines_of(_numbers(inputs, rows[:_ROWS], pairs[:_ROWS], training))
+    some = drawn(len(rows), _ROWS, inputs.seed)
+    lines = lines_of(_numbers(inputs, rows[some], pairs[some], training))
     diagnostics, more = describe(rows, pairs, None, inputs.seed)
     value = triplets.certified()
     return TransferCertificate(
@@ -70,7 +71,9 @@ def _numbers(
     pairs: Float64[np.ndarray, "n d"],
     training: Bound | None,
 ) -> Numbers:
-    others = None if inputs.negatives is None else inputs.negatives[:_ROWS]
+    others = inputs.negatives
+    if others is not None:
+        others = others[drawn(len(others), _ROWS, inputs.seed)]
     risk = pair_risk(rows, pairs, others, inputs.loss, inputs.level)
     found: Numbers = {"contrastive_risk": risk}
     if risk.value <= 1:  # above 1 a lower bound on τ bounds nothing

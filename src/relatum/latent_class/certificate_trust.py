@@ -57,6 +57,13 @@ def warnings(
             f"The radius {inputs.radius:.3g} is far above the longest row, {longest:.3g}: the "
             "width of the certificate grows with its square."
         )
+    copies, number = _copies(inputs)
+    if copies:
+        found.append(
+            f"{copies:,} of {number:,} rows equal an earlier one. If they are the same data, given "
+            "twice or as mates of others, they are not independent and the certificate fails: leave "
+            "them out, or say by groups what belongs together."
+        )
     if inputs.sample is not None and inputs.sample.prior is None:
         found.append(
             "No class prior was given: the labels serve twice, for the class weights and for the "
@@ -74,3 +81,12 @@ def warnings(
     if thinned:
         found.append("Rows share groups: each group counts once (see the notes), not its rows.")
     return tuple(found)
+
+
+def _copies(inputs: Inputs) -> tuple[int, int]:
+    """How many rows equal an earlier one, of how many."""
+    given = [x for x in (inputs.rows, inputs.pairs, inputs.negatives) if x is not None]
+    # + 0 makes 0 of -0: rows are compared by their bytes.
+    found = {hash((row + 0.0).tobytes()) for rows in given for row in rows}
+    number = sum(map(len, given))
+    return number - len(found), number
