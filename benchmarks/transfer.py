@@ -25,7 +25,15 @@ from rich.console import Console
 from relatum import certify
 from relatum.data import POLICIES, Splits
 from relatum.diagnostics import alignment, effective_rank
-from relatum.latent_class import LabelledSample, disjoint_triplets, labelled_sample
+from relatum.latent_class import (
+    Bound,
+    LabelledSample,
+    disjoint_triplets,
+    encoder_contraction,
+    labelled_sample,
+    minimiser_gap,
+    trivial_complexity,
+)
 from relatum.latent_class.certificate_value import Triplets
 from relatum.models import Encoder
 from relatum.probes import extract_features, few_labels, linear_probe
@@ -38,6 +46,7 @@ SQUARES = tuple(2.0 ** (half / 2) for half in range(-2, 11))  # R² = 1 / T
 TRIPLET_DRAWS = 10  # to choose a scale; a certificate draws once
 PROBE_LABELS, PROBE_DRAWS = 10, 5
 VIEWED = 1000  # test images seen twice
+TRAINING = ("encoder", "image_size", "augmentation", "batch_size", "epochs")
 
 
 @dataclass(frozen=True)
@@ -125,14 +134,15 @@ def cell(candidate: Candidate, images: Splits, rows: int, draws: int) -> dict[st
     scale = Scale.chosen(train, known, len(test))
     seen, fresh = scale(train), scale(test)
     certificate = certify(
-        fresh, asked, loss="hinge", radius=scale.radius, class_prior=uniform(known), block=SHOTS
-    )
+        fresh, asked, loss="hinge", radius=scale.radius, class_prior=uniform(known), block=SHOTS,
+        training=any_encoders(len(train) // 3, train.shape[1], scale.radius),
+    )  # fmt: skip
     return {
         "name": candidate.name,
         "data": candidate.source,
         "objective": candidate.settings.objective if candidate.trained else "untrained",
         "seed": candidate.settings.seed,
-        "encoder": candidate.settings.encoder,
+        "training": {name: getattr(candidate.settings, name) for name in TRAINING},
         "rows": {"train": len(train), "test": len(test), "features": train.shape[1]},
         "square": scale.square,
         "foreseen": scale.foreseen,
@@ -142,6 +152,12 @@ def cell(candidate: Candidate, images: Splits, rows: int, draws: int) -> dict[st
         "label_free": label_free(candidate, encoder, images, scale, test),
         "machine": machine(("numpy", "scipy", "scikit-learn")),
     }
+
+
+def any_encoders(triplets: int, dimension: int, radius: float) -> Bound:
+    """What training may lose if all that is known of the encoders is their radius."""
+    complexity = trivial_complexity(3 * triplets, dimension, radius).high
+    return minimiser_gap(encoder_contraction(complexity, radius), triplets, radius)
 
 
 def uniform(labels: np.ndarray) -> dict[int, float]:

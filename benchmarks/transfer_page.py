@@ -25,6 +25,7 @@ from relatum.runs import strict_json
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "transfer.md"
 ORDER = ("rpc", "cpc", "hinge", "chi2", "js", "dv", "nwj", "untrained")
 NAMED = {"chi2": "spectral (chi2)"}
+INDICES = ("alpha_req_first", "alpha_req_last")  # the range of a fit, not a reading
 Cell = dict[str, Any]
 
 
@@ -66,7 +67,7 @@ def page(groups: dict[str, list[Cell]]) -> str:
         "training or in T. Loss: hinge. Classes are equally common and the certificate is told so.",
     ]
     for source, cells in groups.items():
-        lines += ["", f"## {titled(source, cells)}", "", *encoders(cells)]
+        lines += ["", f"## {titled(source, cells)}", "", trained(cells), "", *encoders(cells)]
         lines += ["", "### The waterfall", "", *waterfall(cells)]
     lines += ["", "## The learning curve, predicted and measured", ""]
     lines += [
@@ -92,6 +93,15 @@ def page(groups: dict[str, list[Cell]]) -> str:
 def titled(source: str, cells: Sequence[Cell]) -> str:
     rows = cells[0]["rows"]
     return f"{source}: {rows['train']:,} training rows, {rows['test']:,} test rows"
+
+
+def trained(cells: Sequence[Cell]) -> str:
+    """How the encoders of a data set were trained."""
+    s = cells[0]["training"]
+    return (
+        f"`{s['encoder']}` on {s['image_size']} x {s['image_size']} pixels, augmentation "
+        f"{s['augmentation']}, batch {s['batch_size']}, {s['epochs']:g} epochs."
+    )
 
 
 def by_objective(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
@@ -143,12 +153,14 @@ def waterfall(cells: Sequence[Cell]) -> list[str]:
         body.append([*row, *(mean(seeds, key) for seeds in columns.values())])
     certified = [mean(seeds, "certified") for seeds in columns.values()]
     body.append(["`certified`", "", "bounds L_sup^μ at 95 % confidence", *certified])
-    for name in dict.fromkeys((*cells[0]["certificate"]["diagnostics"], *cells[0]["label_free"])):
+    names = dict.fromkeys((*cells[0]["certificate"]["diagnostics"], *cells[0]["label_free"]))
+    for name in (name for name in names if name not in INDICES):
         row = [mean(seeds, name) for seeds in columns.values()]
         body.append([f"`{name}`", "", "diagnostic, no bound", *row])
     head = ["line", "symbol", "reading", *(named(o) for o in columns)]
     return [
-        "Means over seeds.",
+        "Means over seeds. `training_gap` is that of the trivial class: any encoders of this radius, "
+        "trained on a third as many triplets as there are training images.",
         "",
         *markdown(head, body, words=3),
     ]

@@ -65,7 +65,7 @@ def rankings(cells: Sequence[Mapping[str, Any]]) -> list[Ranking]:
         if not all(name in row for row in rows):
             continue
         values = np.array([row[name] for row in rows])
-        if np.ptp(values) <= 1e-9 * np.abs(values).max():
+        if np.ptp(values) <= 1e-9 * max(1.0, np.abs(values).max()):  # equal, or all but 0
             continue
         low, high = interval(values, accuracy)
         found.append(
