@@ -159,8 +159,8 @@ def waterfall(cells: Sequence[Cell]) -> list[str]:
         body.append([f"`{name}`", "", "diagnostic, no bound", *row])
     head = ["line", "symbol", "reading", *(named(o) for o in columns)]
     return [
-        "Means over seeds. `training_gap` is that of the trivial class: any encoders of this radius, "
-        "trained on a third as many triplets as there are training images.",
+        "Means over seeds. `training_gap` is that of the trivial class: any encoders of this "
+        "radius, trained on a third as many triplets as there are training images.",
         "",
         *markdown(head, body, words=3),
     ]
