@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relatum.mi.tasks import Task
 
 OURS = "relatum rpc"
+IN_CLOSED_FORM = "relatum rpc, kernel"  # the same without a network
 FASTER = 5.0
 
 
@@ -65,21 +66,23 @@ class Score:
         return [task for task in self.rmse if task in other.rmse]
 
 
-def compared(scores: Mapping[str, Score], kinds: Sequence[str]) -> list[tuple[Score, list[str]]]:
+def compared(
+    scores: Mapping[str, Score], kinds: Sequence[str], ours: str = OURS
+) -> list[tuple[Score, list[str]]]:
     """Peers of these kinds, each with the tasks that it and ours do."""
-    if OURS not in scores:
+    if ours not in scores:
         return []
     rivals = [score for score in scores.values() if score.contestant.kind in kinds]
-    pairs = [(score, score.shared(scores[OURS])) for score in rivals]
+    pairs = [(score, score.shared(scores[ours])) for score in rivals]
     return [(score, shared) for score, shared in pairs if shared]
 
 
-def faster(scores: Mapping[str, Score]) -> tuple[str, str, bool | None]:
-    text = f"At equal RMSE at least {FASTER:g} times faster than every neural peer"
-    pairs = compared(scores, ["neural"])
+def faster(scores: Mapping[str, Score], name: str) -> tuple[str, str, bool | None]:
+    text = f"At equal RMSE at least {FASTER:g} times faster than every neural peer: `{name}`"
+    pairs = compared(scores, ["neural"], name)
     if not pairs:
         return text, "", None
-    ours = scores[OURS]
+    ours = scores[name]
     worse = [s.contestant.name for s, shared in pairs if ours.mean(shared) > s.mean(shared)]
     ratios = {s.contestant.name: s.seconds(t) / ours.seconds(t) for s, t in pairs}
     least = min(ratios, key=lambda name: ratios[name])

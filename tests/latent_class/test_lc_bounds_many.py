@@ -19,12 +19,14 @@ from relatum.latent_class.bounds_infonce import (
 )
 from relatum.latent_class.bounds_many import (
     full_way_bound,
-    published_full_way_bound,
-    sub_task_bound,
-    task_prior_factor,
     top1_bound,
     tuple_bound,
     tuple_competitive_bound,
+)
+from relatum.latent_class.bounds_published import (
+    published_full_way_bound,
+    sub_task_bound,
+    task_prior_factor,
 )
 from relatum.latent_class.risks import mean_scores, noncollision_risk, spread, unsupervised_risk
 from relatum.latent_class.tuples import (

@@ -9,7 +9,7 @@ from scipy.signal import lfilter
 from scipy.special import digamma
 
 from relatum.mi import METHODS, estimate_mi
-from relatum.mi.doe import _UNIT
+from relatum.mi.doe import _UNIT, DoE
 from relatum.mi.methods import DOE, READERS, TRAINED
 from relatum.mi.tasks import TASKS
 
@@ -305,6 +305,15 @@ def test_progress_is_told(method):
     assert done == sorted(done) and {of for _, of in told} == {total}
 
 
+def test_what_does_nothing_is_said():
+    x, y = normal(60, 1, 0.6)
+    said = estimate_mi(x, y, "ksg", permutations=0, folds=3, seeds=2).warnings
+    assert [text.split()[:4] for text in said] == [
+        ["folds", "does", "nothing", "for"], ["seeds", "does", "nothing", "for"]
+    ]  # fmt: skip
+    assert not estimate_mi(x, y, "ksg", permutations=0).warnings
+
+
 def test_settings_say_what_was_done():
     x, y = normal(100, 1, 0.6)
     options = {"alpha": 0.5, "beta": 0.1, "gamma": 0.9, "critic": "kernel"}
@@ -529,6 +538,17 @@ def test_unknown_options_are_named(method):
 def test_mistakes(settings, message):
     with pytest.raises(ValueError, match=message):
         estimate_mi(*normal(60), **settings)
+
+
+@pytest.mark.parametrize("raw", [-1e4, 1e4])
+def test_scales_of_doe_are_bounded(raw):
+    """A normal density of log scale ±5 at its location: its surprise is ½ log 2π ± 5."""
+    model = DoE(1, 1, 4, "gaussian")
+    torch.nn.init.constant_(model.free, 0.0)
+    torch.nn.init.constant_(model.network[-1].bias[1], raw)
+    alone, given = model(torch.zeros(1, 1), torch.zeros(1, 1))
+    assert alone.item() == pytest.approx(math.log(2 * math.pi) / 2)
+    assert (given - alone).item() == pytest.approx(math.copysign(5, raw))
 
 
 def test_scale_at_which_densities_of_doe_begin():

@@ -124,7 +124,7 @@ def test_start_takes_the_mixture_that_new_rows_like_best():
 
     start = Start.fit(x, y, valid, value=value, objective=RPC(1.0, 0.05, 1.0), seed=0)
     gaussian = GaussianRatio.fit(x, y).matrix(*valid)
-    kernel = KernelRatio.fit(x, y, valid, relative=(1.0, 0.05, 1.0)).matrix(*valid)
+    kernel = KernelRatio.fit(x, y, valid, objective=RPC(1.0, 0.05, 1.0)).matrix(*valid)
     values = {
         shares: value(shares[0] * gaussian + shares[1] * kernel)
         for shares in start_module._MIXTURES

@@ -8,6 +8,8 @@ from scipy.signal import lfilter
 from scipy.stats import norm
 
 from relatum.mi import Reading, bootstrap, estimate_mi
+from relatum.mi.estimate import _with_learning
+from relatum.mi.intervals import Interval
 from relatum.mi.methods import READERS
 from relatum.mi.splits import Split
 from relatum.mi.trained import _with_training
@@ -93,14 +95,25 @@ def test_every_row_is_in_as_many_blocks():
 
 def test_widening_about_the_value():
     terms = np.random.default_rng(4).exponential(size=500)
+    of_terms = terms.std(ddof=1) / math.sqrt(500)
     plain = bootstrap(reading(terms))
-    wide = bootstrap(reading(terms, value=3.0, standard_error=3 * plain.standard_error))
-    assert wide.standard_error == pytest.approx(3 * plain.standard_error)
-    center = terms.mean()
-    assert wide.low - 3.0 == pytest.approx(3 * (plain.low - center))
-    assert wide.high - 3.0 == pytest.approx(3 * (plain.high - center))
+    wide = bootstrap(reading(terms, value=3.0, standard_error=3 * of_terms))
+    assert wide.standard_error == pytest.approx(math.hypot(plain.standard_error, 8**0.5 * of_terms))
+    times, center = wide.standard_error / plain.standard_error, terms.mean()
+    assert wide.low - 3.0 == pytest.approx(times * (plain.low - center))
+    assert wide.high - 3.0 == pytest.approx(times * (plain.high - center))
     # A smaller error of its own changes nothing.
     assert bootstrap(reading(terms, standard_error=1e-9)) == plain
+
+
+@pytest.mark.parametrize("how", [{"groups": np.arange(400) // 20}, {"block_length": 20}])
+def test_an_error_beyond_the_terms_is_not_lost_among_dependent_rows(how):
+    """Twenty stretches of equal terms: errors 1/√20 of them and 0.2 beyond add in squares."""
+    terms = np.repeat(np.tile([-1.0, 1.0], 10), 20)
+    beyond = reading(terms, standard_error=math.hypot(terms.std(ddof=1) / 20, 0.2))
+    alone = bootstrap(reading(terms), **how).standard_error
+    assert alone > 0.1  # where a row has 1/√400
+    assert bootstrap(beyond, **how).standard_error == pytest.approx(math.hypot(alone, 0.2))
 
 
 def test_terms_without_spread_leave_the_error_of_the_reading():
@@ -165,3 +178,12 @@ def test_an_interval_does_not_end_below_zero_and_the_value_stays(monkeypatch):
     estimate = estimate_mi(*rows, "ksg", permutations=0)
     assert estimate.value == -1.0
     assert estimate.interval[0] < -0.9 and estimate.interval[1] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("trained", "high"), [(0.9, 1.0), (0.3, 0.6), (None, 0.6), (math.nan, 0.6)]
+)
+def test_what_was_not_learned_raises_the_upper_end(trained, high):
+    """0.5 nats on new rows, 0.9 on trained ones: 0.4 more above; less on them says nothing."""
+    assert _with_learning(Interval(0.4, 0.6, 0.05), 0.5, trained) == (0.4, pytest.approx(high))
+    assert _with_learning(Interval(-0.9, -0.8, 0.05), -0.85, None) == (-0.9, 0.0)

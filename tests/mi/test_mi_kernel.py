@@ -57,7 +57,7 @@ def rpc(relative):
 @pytest.fixture(params=SETTINGS, ids=str)
 def fitted(request):
     train, held = pairs(30, 1, 2, 0), pairs(25, 1, 2, 1)
-    kernel = KernelRatio.fit(*train, held, relative=request.param, centres=6, seed=3)
+    kernel = KernelRatio.fit(*train, held, objective=rpc(request.param), centres=6, seed=3)
     return kernel, train, held
 
 
@@ -107,7 +107,7 @@ def test_log_ratio_is_that_of_the_score_inside_the_range(fitted):
 def test_chi_square_case_is_least_squares_importance_fitting():
     """(0, 0, 1): min ½ θᵀ(Ĥ + λ)θ − ĥᵀθ, with Ĥ over negatives and ĥ over positives."""
     x, y = pairs(40, 1, 1, 0)
-    kernel = KernelRatio.fit(x, y, pairs(40, 1, 1, 1), relative=(0, 0, 1), centres=5, seed=0)
+    kernel = KernelRatio.fit(x, y, pairs(40, 1, 1, 1), objective=chi_square(), centres=5, seed=0)
     basis = np.array(
         [
             [
@@ -133,7 +133,7 @@ def test_chi_square_case_is_least_squares_importance_fitting():
 
 def test_recovers_a_smooth_ratio():
     x, y = pairs(2000, 1, 1, 0)
-    kernel = KernelRatio.fit(x, y, pairs(500, 1, 1, 1), relative=(1.0, 0.05, 1.0))
+    kernel = KernelRatio.fit(x, y, pairs(500, 1, 1, 1), objective=RPC(1.0, 0.05, 1.0))
     new_x, new_y = pairs(2000, 1, 1, 2)
     truth = (0.8 * new_x * new_y - 0.32 * (new_x**2 + new_y**2)) / 0.36 - math.log(0.36) / 2
     assert kernel.log_ratio(new_x, new_y).mean() == pytest.approx(truth.mean(), abs=0.04)

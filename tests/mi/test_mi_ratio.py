@@ -80,6 +80,15 @@ def test_set_params_and_repr():
     assert repr(ratio) == "DensityRatio(seed=4)"
     with pytest.raises(ValueError, match="no parameter 'sed'; it has objective, critic"):
         ratio.set_params(sed=4)
+    with pytest.raises(ValueError, match=r"objective__beta: objective is RPC.* new one with"):
+        ratio.set_params(objective__beta=0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_tensors_of_any_float(fitted, dtype):
+    x, y = torch.tensor([[0.5], [-1.0]], dtype=dtype), torch.tensor([0.5, 1.0], dtype=dtype)
+    plain = fitted.log_ratio([[0.5], [-1.0]], [0.5, 1.0])  # numbers that half precision has
+    assert fitted.log_ratio(x, y) == pytest.approx(plain)
 
 
 def test_clone_is_unfitted_and_equal(fitted):

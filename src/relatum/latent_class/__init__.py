@@ -15,6 +15,7 @@ linear classifier on it can tell the classes apart. In the order of the theory:
   probability).
 * **Bounds**, one function a theorem, of numbers exact or estimated. ``bounds`` (the main chain),
   ``bounds_one_shot``, ``bounds_margin``, ``bounds_many`` (k negatives, all classes),
+  ``bounds_published`` (the same as others have them),
   ``bounds_infonce``, ``bounds_training`` (from a sample to its law), ``bounds_hold_out``.
 * **The certificate**: ``certificate`` says for the embeddings of any encoder how well classes are
   told apart, what of it is certain and what limits it.
@@ -53,9 +54,6 @@ from .bounds_infonce import (
 )
 from .bounds_many import (
     full_way_bound,
-    published_full_way_bound,
-    sub_task_bound,
-    task_prior_factor,
     top1_bound,
     tuple_bound,
     tuple_competitive_bound,
@@ -71,6 +69,11 @@ from .bounds_one_shot import (
     curvature_bound,
     jensen_bound,
     sandwich,
+)
+from .bounds_published import (
+    published_full_way_bound,
+    sub_task_bound,
+    task_prior_factor,
 )
 from .bounds_training import (
     finite_class_bound,

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from .checks import losses_of
-from .estimates import Estimate, PairRisks, normal_estimate
-from .resampling import PARTS, grouped_jackknife, split_error, weighted_sum
+from .estimates import Estimate, PairRisks, jackknife_estimate, normal_estimate
+from .resampling import PARTS, split_error, weighted_sum
 from .sample import LabelledSample
 
 __all__ = ["estimated_block_risks", "estimated_spectral_risk"]
@@ -144,14 +144,7 @@ def estimated_spectral_risk(
         -2.0
     """
     sample.require(2, "a positive")
-    return normal_estimate(
-        _spectral(sample),
-        grouped_jackknife(sample, _spectral, groups=groups),
-        len(sample.codes),
-        level=level,
-        method="delete-a-group jackknife",
-        notes=sample.notes,
-    )
+    return jackknife_estimate(sample, _spectral, level=level, groups=groups)
 
 
 def _spectral(sample: LabelledSample) -> float:

@@ -23,6 +23,8 @@ Family = Literal["gaussian", "logistic"]
 # Log scale of the member of the family that is nearest to a standard normal law.
 _UNIT: dict[Family, float] = {"gaussian": 0.0, "logistic": -0.55893}
 
+_REACH = 5.0  # of log scales about their unit: a network that extrapolates knows no bounds
+
 _MAX_NORM = 10.0
 _STEPS, _BATCH, _CHECK, _PATIENCE, _RATE, _DECAY = 600, 256, 20, 6, 3e-3, 1e-3
 
@@ -34,9 +36,10 @@ class DoE(nn.Module):
               = E_P\Big[\log \frac{q(y \mid x)}{q(y)}\Big]
 
     Both are of one location-scale family; location and scale given x come from a network of x,
-    those of y alone are free numbers. Each cross-entropy is minimised for itself, and bounds its
-    entropy from above, so the difference is no bound to either side. Columns of y that depend on
-    each other are counted twice: both densities are products.
+    those of y alone are free numbers. Scales stay within :math:`e^{\pm 5}` of that of a standard
+    normal law. Each cross-entropy is minimised for itself, and bounds its entropy from above, so
+    the difference is no bound to either side. Columns of y that depend on each other are counted
+    twice: both densities are products.
 
     Args:
         dim_x: Columns of x.
@@ -82,7 +85,7 @@ class DoE(nn.Module):
 
     def _surprise(self, y: Tensor, parameters: Tensor) -> Tensor:
         location, log_scale = parameters.chunk(2, -1)
-        log_scale = log_scale + _UNIT[self.family]
+        log_scale = _UNIT[self.family] + _REACH * torch.tanh(log_scale / _REACH)
         w = (y - location) * (-log_scale).exp()
         if self.family == "gaussian":
             surprise = w.square() / 2 + math.log(2 * math.pi) / 2

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .columns import Sides, aligned, read_sides
-from .intervals import bootstrap, check_resampling
+from .intervals import Interval, bootstrap, check_resampling
 from .methods import DOE, METHODS, READERS, TRAINED
 from .reading import ROUNDING, Reading
 from .remarks import remarks
@@ -64,7 +64,8 @@ def estimate_mi(
         folds: Fits of trained methods; default 5, and 2 from 10,000 rows on.
         valid_fraction: Share of the rows outside a test part that decides when to stop.
         groups: A label for each row, such as the person it comes from; rows of a group are never
-            parted, and whole groups are resampled. A pandas object is matched by x's index.
+            parted, and whole groups are resampled. A pandas object is matched by x's index. The
+            marginals are those of all rows, so a row's negatives include its own group's.
         block_length: For time series: rows over which the series depends on itself. Test parts are
             stretches, neighbours of a stretch are not trained on, and blocks are resampled.
         permutations: For the p-value of independence; 0 leaves it out. With groups there is none,
@@ -109,11 +110,11 @@ def estimate_mi(
     groups, said = aligned(x, groups, "groups")
     check_resampling(len(sides.x), level, resamples, groups, block_length)
     how = _How(method, seed, folds, valid_fraction, groups, block_length, permutations, options)
-    found = (
-        _trained(sides, how, seeds, progress)
-        if method in TRAINED or method in DOE
-        else _read(sides, how, progress)
-    )
+    if method in TRAINED or method in DOE:
+        found = _trained(sides, how, seeds, progress)
+    else:
+        found = _read(sides, how, progress)
+        said = (*said, *_idle(how, seeds))
     reading = found.reading
     interval = bootstrap(
         reading,
@@ -132,8 +133,7 @@ def estimate_mi(
     )
     estimate = MIEstimate(
         value=reading.value,
-        # Mutual information is not below 0, so an interval that ends there is not all there is.
-        interval=(interval.low, max(interval.high, 0.0)),
+        interval=_with_learning(interval, reading.value, found.train_value),
         method=method,
         kind=reading.kind,
         level=level,
@@ -228,6 +228,18 @@ def _trained(sides: Sides, how: _How, seeds: int, progress: Progress | None) -> 
     return _Found(reading, _no_p(how), p_value, found[0].permutations, train, spread)
 
 
+def _with_learning(
+    interval: Interval, value: float, train_value: float | None
+) -> tuple[float, float]:
+    """Resampled rows tell nothing of what a critic failed to learn from its own rows.
+
+    On rows that it has seen it reads too much and on new ones too little, by about the same to
+    second order, so the upper end is raised by the whole gap. Nor is mutual information below 0.
+    """
+    gap = 0.0 if train_value is None else max(0.0, train_value - value)
+    return interval.low, max(interval.high + gap, 0.0)
+
+
 def _mean_of(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
     known = [array for array in arrays if array is not None]
     return np.mean(known, axis=0) if known else None
@@ -276,6 +288,16 @@ def _orders(n: int, gap: int | None, count: int, seed: int) -> Iterator[np.ndarr
     else:
         for shift in random.permutation(n + 1 - 2 * gap)[:count] + gap:
             yield np.roll(np.arange(n), shift)
+
+
+def _idle(how: _How, seeds: int) -> tuple[str, ...]:
+    """What was asked for and does nothing without training."""
+    asked = {"folds": how.folds is not None, "seeds": seeds > 1}
+    return tuple(
+        f"{name} does nothing for {how.method}, which trains nothing"
+        for name, given in asked.items()
+        if given
+    )
 
 
 def _no_p(how: _How) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -37,8 +38,9 @@ def bootstrap(
 
     A row is a pair (x_i, y_i), and pairs are never broken. With groups, whole groups are drawn;
     with a block length L, circular blocks of L rows in a row, which keeps dependence over less than
-    L. Where the reading knows a standard error of its own that is larger than that of its terms,
-    the interval is widened about the value in proportion.
+    L. Where the reading knows a standard error of its own that is larger than that of independent
+    terms, what is beyond them is added in squares, and the interval is widened about the value in
+    proportion.
 
     Args:
         reading: An estimate and its terms.
@@ -74,12 +76,13 @@ def bootstrap(
     means = _means(sums, counts, draws, resamples, random)
     error = float(means.std(ddof=1))
     center, widen = float(reading.terms.mean()), 1.0
-    own = reading.standard_error
-    if own is not None and own > error:
-        widen = own / error if error > 0 else 1.0
+    beyond = _beyond_terms(reading)
+    if beyond > 0:
+        whole = math.hypot(error, beyond)
         # Terms without spread say nothing; the reading's own error then stands alone.
-        means = means if error > 0 else center + own * random.standard_normal(resamples)
-        error = own
+        widen = whole / error if error > 0 else 1.0
+        means = means if error > 0 else center + whole * random.standard_normal(resamples)
+        error = whole
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return Interval(
         reading.value + widen * (float(low) - center),
@@ -115,6 +118,14 @@ def check_resampling(
             f"block_length must be from 1 to half the {n} rows, got {block_length}: with fewer "
             "than two blocks nothing can be resampled"
         )
+
+
+def _beyond_terms(reading: Reading) -> float:
+    """The part of the reading's own standard error that independent terms do not show."""
+    if reading.standard_error is None:
+        return 0.0
+    of_terms = float(reading.terms.var(ddof=1)) / len(reading.terms)
+    return math.sqrt(max(0.0, reading.standard_error**2 - of_terms))
 
 
 def _means(

@@ -8,13 +8,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Float64
+from scipy.linalg import cho_factor, cho_solve
 
+from ..objectives import RPC
 from ..relative import rpc_bounds
+from ..scores import from_matrix
 
 __all__ = ["KernelRatio"]
 
-_SCALES = (0.15, 0.3, 0.6, 1.2)  # of normal scores, for one column
+_WIDEST, _HALVINGS = 1.2, 3  # widths of the kernel for one column of normal scores
 _RIDGES = (1e-4, 1e-3, 1e-2, 1e-1)  # of the mean eigenvalue
 _MARGIN = 0.01  # of the range of scores, that a log ratio stays away from its ends
 
@@ -72,30 +76,40 @@ class KernelRatio:
         y: Float64[np.ndarray, "n dy"],
         valid: tuple[Float64[np.ndarray, "m dx"], Float64[np.ndarray, "m dy"]],
         *,
-        relative: tuple[float, float, float],
-        centres: int = 300,
+        objective: RPC,
+        centres: int = 200,
         seed: int = 0,
     ) -> KernelRatio:
         """Fits the rows; `valid` chooses width and ridge. Centres are drawn by `seed`."""
         chosen = np.random.default_rng(seed).permutation(len(x))[:centres]
         cx, cy = x[chosen], y[chosen]
-        best: KernelRatio | None = None
-        for scale in _SCALES:
-            widths = scale * math.sqrt(x.shape[1]), scale * math.sqrt(y.shape[1])
-            train = _sums(x, y, cx, cy, widths, relative)
-            held = _sums(*valid, cx, cy, widths, relative)
-            for ridge, theta in _solutions(train, _RIDGES):
-                value = float(theta @ held.linear - theta @ held.quadratic @ theta / 2)
+        widest = _WIDEST * math.sqrt(x.shape[1]), _WIDEST * math.sqrt(y.shape[1])
+        kernels = [
+            _kernel(rows, centres, width)
+            for rows, centres, width in zip(
+                (x, y, *valid), (cx, cy, cx, cy), widest * 2, strict=True
+            )
+        ]
+        relative, best = (objective.alpha, objective.beta, objective.gamma), None
+        for halving in range(_HALVINGS + 1):
+            if halving:  # K of half the width is K⁴
+                kernels = [np.square(np.square(kernel)) for kernel in kernels]
+            held = kernels[2], kernels[3]
+            for ridge, theta in _solutions(_sums(kernels[0], kernels[1], relative), _RIDGES):
+                # By the scores of all pairs: for few rows cheaper than sums over pairs of centres.
+                scores = torch.from_numpy((held[0] * theta) @ held[1].T)
+                value = float(objective(from_matrix(scores)))
                 if best is None or value > best.value:
+                    widths = widest[0] / 2**halving, widest[1] / 2**halving
                     best = cls(cx, cy, theta, *widths, ridge, relative, value)
         assert best is not None
         return best
 
     def refit(self, x: Float64[np.ndarray, "n dx"], y: Float64[np.ndarray, "n dy"]) -> KernelRatio:
         """θ from other rows, with centres, width and ridge as they are."""
-        widths = self.width_x, self.width_y
-        sums = _sums(x, y, self.centres_x, self.centres_y, widths, self.relative)
-        [(_, theta)] = _solutions(sums, (self.ridge,))
+        a = _kernel(x, self.centres_x, self.width_x)
+        b = _kernel(y, self.centres_y, self.width_y)
+        [(_, theta)] = _solutions(_sums(a, b, self.relative), (self.ridge,))
         return replace(self, weights=theta)
 
     def log_ratio(
@@ -132,15 +146,11 @@ def _kernel(x: np.ndarray, centres: np.ndarray, width: float) -> np.ndarray:
 
 
 def _sums(
-    x: np.ndarray,
-    y: np.ndarray,
-    centres_x: np.ndarray,
-    centres_y: np.ndarray,
-    widths: tuple[float, float],
+    a: Float64[np.ndarray, "n k"],
+    b: Float64[np.ndarray, "n k"],
     relative: tuple[float, float, float],
 ) -> _Sums:
-    n, (alpha, beta, gamma) = len(x), relative
-    a, b = _kernel(x, centres_x, widths[0]), _kernel(y, centres_y, widths[1])
+    n, (alpha, beta, gamma) = len(a), relative
     paired = a * b
     joint, pairs = paired.T @ paired, n * (n - 1)
     positive = paired.sum(0)
@@ -152,8 +162,9 @@ def _sums(
 def _solutions(
     sums: _Sums, ridges: Sequence[float]
 ) -> Iterator[tuple[float, Float64[np.ndarray, " k"]]]:
-    """The maximum of J − ½ λ |θ|² for each ridge λ."""
-    values, vectors = np.linalg.eigh(sums.quadratic)
-    along = vectors.T @ sums.linear
+    """The maximum of J − ½ λ |θ|² for each ridge λ, which keeps the form positive definite."""
+    mean = np.trace(sums.quadratic) / len(sums.linear)
     for ridge in ridges:
-        yield ridge, vectors @ (along / (values.clip(0) + ridge * values.clip(0).mean()))
+        form = sums.quadratic.copy()
+        form.flat[:: len(form) + 1] += ridge * mean
+        yield ridge, cho_solve(cho_factor(form, overwrite_a=True, check_finite=False), sums.linear)

@@ -150,10 +150,15 @@ class DensityRatio:
             if own not in _names(type(self)):
                 known = ", ".join(_names(type(self)))
                 raise ValueError(f"DensityRatio has no parameter {own!r}; it has {known}")
-            if inner:
-                getattr(self, own).set_params(**{inner: value})
-            else:
+            if not inner:
                 setattr(self, own, value)
+            elif hasattr(argument := getattr(self, own), "set_params"):
+                argument.set_params(**{inner: value})
+            else:
+                raise ValueError(
+                    f"{name}: {own} is {argument!r}, which has no parameters to set; give a new "
+                    f"one with set_params({own}=...)"
+                )
         return self
 
     def __repr__(self) -> str:
@@ -198,7 +203,11 @@ def _pair(x: Any, y: Any) -> tuple[Float64[np.ndarray, "n dx"], Float64[np.ndarr
 
 def _numbers(name: str, value: Any) -> Float64[np.ndarray, "n d"]:
     """A side as float64; classes have no order, so their codes would differ between two calls."""
-    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        # numpy has no bfloat16.
+        value = (value.double() if value.is_floating_point() else value).numpy()
+    array = np.asarray(value)
     if array.dtype.kind not in "biuf" or array.ndim not in (1, 2) or 0 in array.shape:
         raise ValueError(
             f"{name} must be numbers of shape (n,) or (n, d), got shape {array.shape} and type "

@@ -39,8 +39,10 @@ class MIEstimate:
     Attributes:
         value: The estimate in ``unit``; never clamped, so it may be negative.
         interval: Ends of the interval for the sampling of the held-out rows, in ``unit``, and for
-            how differently critics come out. It does not cover the bias of the estimator. The upper
-            end is never below 0, where mutual information is not, whatever the value.
+            how differently critics come out. The upper end of a trained method is raised by the
+            gap between trained and held-out rows, between which the truth lies as far as the critic
+            can express it, and is never below 0, where mutual information is not. Other bias of the
+            estimator is not covered.
         method: Name of the method.
         kind: "lower bound", "plug-in" or "difference".
         unit: "nats" or "bits".

@@ -70,8 +70,7 @@ class Start:
         gaussian = GaussianRatio.fit(x, y)
         kernel = None
         if isinstance(objective, RPC):
-            weights = objective.alpha, objective.beta, objective.gamma
-            kernel = KernelRatio.fit(x, y, valid, relative=weights, seed=seed)
+            kernel = KernelRatio.fit(x, y, valid, objective=objective, seed=seed)
         mixtures = _MIXTURES if kernel else _MIXTURES[:2]
         alone = [
             cls(gaussian, kernel, shares).matrix(*valid) for shares in ((1.0, 0.0), (0.0, 1.0))

@@ -104,13 +104,13 @@ def mi_table(record: Mapping[str, Any]) -> RenderableType:
             amount(e["ceiling"], 2),
             amount(e["p_value"]),
             amount(gap),
-            f"{e['seconds']:.1f} s",
+            f"{e['seconds']:,.{int(e['seconds'] < 100)}f} s",
         )
     kinds = dict.fromkeys(e["kind"] for e in estimates)
     left_out = f", {record['dropped']:,} with missing values left out" if record["dropped"] else ""
     notes = [
-        f"{record['rows']:,} rows{left_out}. The interval covers the noise of the sample, not the "
-        "bias of a method; gap: on trained rows, less the estimate.",
+        f"{record['rows']:,} rows{left_out}. The interval covers the noise of the sample and, "
+        "upwards, the gap (on trained rows, less the estimate), not other bias of a method.",
         *(f"{kind}: {record['kinds'][kind]}" for kind in kinds),
     ]
     warnings = [f"warning: {e['method']}: {text}" for e in estimates for text in e["warnings"]]

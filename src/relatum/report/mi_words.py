@@ -147,8 +147,9 @@ def meanings(record: Record) -> list[tuple[str, str]]:
         *_kind_meanings(record),
         (
             f"The {level} interval",
-            f"How the estimate varies with the sample, taking {rows} to be independent draws. It "
-            "does not cover the bias of the method: an interval can be narrow and wrong.",
+            f"How the estimate varies with the sample, taking {rows} to be independent draws; for "
+            "trained methods its upper end also allows for what was not learned, by the gap. It "
+            "does not cover other bias of the method: an interval can be narrow and wrong.",
         ),
     ]
     if any(e["p_value"] is not None for e in estimates):
