@@ -146,16 +146,18 @@ def main(settings: Certify, console: Console | None = None) -> TransferCertifica
     with console.status("reading"):
         given = _read(settings) if run is None else _embedded(settings, run, console)
     certificate = _certified(settings, given, console)
-    console.out(str(certificate), highlight=False)
     record = _record(settings, certificate)
+    # Files first: a reader that stops early, such as head, ends the printing.
     if run is not None and settings.part == "test":
         run.write_result("certificate", "certificate", record)
     if settings.json is not None:
         atomic_write(settings.json, strict_json(record).encode() + b"\n")
-        console.out(f"json: {settings.json}", highlight=False)
     if settings.html is not None:
         atomic_write(settings.html, certificate_page(record).encode())
-        console.out(f"page: {settings.html}", highlight=False)
+    console.out(str(certificate), highlight=False)
+    for name, path in (("json", settings.json), ("page", settings.html)):
+        if path is not None:
+            console.out(f"{name}: {path}", highlight=False)
     return certificate
 
 
