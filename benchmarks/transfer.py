@@ -34,7 +34,7 @@ from relatum.latent_class import (
     minimiser_gap,
     trivial_complexity,
 )
-from relatum.latent_class.certificate_value import Triplets
+from relatum.latent_class.certificate.value import Triplets
 from relatum.models import Encoder
 from relatum.probes import extract_features, few_labels, linear_probe
 from relatum.recipes.images import TrainImages, read_settings, trained_encoder, untrained_encoder

@@ -10,9 +10,9 @@ import torch
 import relatum
 from relatum import TransferCertificate, certify
 from relatum.latent_class import minimiser_gap
-from relatum.latent_class.certificate_advice import advise
-from relatum.latent_class.certificate_meanings import DIAGNOSTICS, MEANINGS
-from relatum.latent_class.certificate_records import CertificateLine, PairCost, lines_of
+from relatum.latent_class.certificate.advice import advise
+from relatum.latent_class.certificate.meanings import DIAGNOSTICS, MEANINGS
+from relatum.latent_class.certificate.records import CertificateLine, PairCost, lines_of
 from relatum.runs import strict_json
 
 QUICK = {"k": (), "block": ()}

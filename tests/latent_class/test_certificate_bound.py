@@ -13,11 +13,11 @@ from relatum.latent_class import (
     mean_classifier_risk,
     unsupervised_risk,
 )
-from relatum.latent_class.certificate_inputs import read
-from relatum.latent_class.certificate_labelled import _some, _thinned, _triplets
-from relatum.latent_class.certificate_paired import _triplets as _paired
-from relatum.latent_class.certificate_pairs import pair_risk
-from relatum.latent_class.certificate_value import Triplets, pair_triplets
+from relatum.latent_class.certificate.inputs import read
+from relatum.latent_class.certificate.labelled import _some, _thinned, _triplets
+from relatum.latent_class.certificate.paired import _triplets as _paired
+from relatum.latent_class.certificate.pairs import pair_risk
+from relatum.latent_class.certificate.value import Triplets, pair_triplets
 
 from .finite_world import LOSS, LOSSES, World, within
 

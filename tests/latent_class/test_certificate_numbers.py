@@ -26,13 +26,13 @@ from relatum.latent_class import (
     tuple_risk,
     unsupervised_risk,
 )
-from relatum.latent_class.certificate_few_shot import few_shot_curve
-from relatum.latent_class.certificate_lines import (
+from relatum.latent_class.certificate.few_shot import few_shot_curve
+from relatum.latent_class.certificate.lines import (
     costly_pairs,
     one_shot_lines,
     spread_lines,
 )
-from relatum.latent_class.certificate_negatives import negative_lines
+from relatum.latent_class.certificate.negatives import negative_lines
 from relatum.latent_class.estimates import Estimate
 from relatum.latent_class.leave_one_out import (
     leave_one_out_error,

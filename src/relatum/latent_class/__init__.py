@@ -85,18 +85,12 @@ from .bracket import (
     supervised_bracket,
 )
 from .certificate import (
-    certify,
-)
-from .certificate_few_shot import (
-    few_shot_curve,
-)
-from .certificate_records import (
     CertificateLine,
     FewShot,
     PairCost,
-)
-from .certificate_result import (
     TransferCertificate,
+    certify,
+    few_shot_curve,
 )
 from .collisions import (
     collision_counts,

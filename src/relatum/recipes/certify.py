@@ -14,8 +14,8 @@ from rich.console import Console
 
 from ..data import ImageTable
 from ..latent_class import TransferCertificate, certify
-from ..latent_class.certificate_drawing import steps
-from ..latent_class.certificate_meanings import DIAGNOSTICS, GROUPS
+from ..latent_class.certificate.drawing import steps
+from ..latent_class.certificate.meanings import DIAGNOSTICS, GROUPS
 from ..probes import extract_features
 from ..report.certificate_page import certificate_page
 from ..runs import Run, atomic_write, environment, strict_json

@@ -7,29 +7,29 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float64
 
-from .bounds import Bound
-from .certificate_advice import DOES_NOT_SAY, VIEWS, advise
-from .certificate_diagnostics import class_mates, class_traces, describe
-from .certificate_few_shot import few_shot_curve
-from .certificate_inputs import Inputs, drawn, first_of_each
-from .certificate_lines import (
+from ..bounds import Bound
+from ..estimates import Estimate
+from ..intervals import disjoint_triplets
+from ..pair_tables import PairTable, pair_table
+from ..sample import LabelledSample
+from ..sample_blocks import row_places
+from .advice import DOES_NOT_SAY, VIEWS, advise
+from .diagnostics import class_mates, class_traces, describe
+from .few_shot import few_shot_curve
+from .inputs import Inputs, drawn, first_of_each
+from .lines import (
     Numbers,
     class_lines,
     costly_pairs,
     one_shot_lines,
     spread_lines,
 )
-from .certificate_negatives import negative_lines
-from .certificate_pairs import view_lines
-from .certificate_records import lines_of
-from .certificate_result import TransferCertificate
-from .certificate_trust import assumptions, warnings
-from .certificate_value import Triplets
-from .estimates import Estimate
-from .intervals import disjoint_triplets
-from .pair_tables import PairTable, pair_table
-from .sample import LabelledSample
-from .sample_blocks import row_places
+from .negatives import negative_lines
+from .pairs import view_lines
+from .records import lines_of
+from .result import TransferCertificate
+from .trust import assumptions, warnings
+from .value import Triplets
 
 __all__ = ["certify_labelled"]
 

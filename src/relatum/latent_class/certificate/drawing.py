@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .certificate_result import TransferCertificate
+    from .result import TransferCertificate
 
 __all__ = ["draw", "steps"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .certificate_inputs import Inputs
-from .certificate_value import Certified
+from .inputs import Inputs
+from .value import Certified
 
 __all__ = ["assumptions", "warnings"]
 

@@ -8,11 +8,11 @@ from typing import Any
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from .bounds import Bound
-from .certificate_inputs import read
-from .certificate_labelled import certify_labelled
-from .certificate_paired import certify_paired
-from .certificate_result import TransferCertificate
+from ..bounds import Bound
+from .inputs import read
+from .labelled import certify_labelled
+from .paired import certify_paired
+from .result import TransferCertificate
 
 __all__ = ["certify"]
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from .bounds import Bound
-from .bounds_infonce import cross_entropy_lower, cross_entropy_upper
-from .bounds_many import top1_bound
-from .certificate_lines import Numbers
-from .certificate_records import VACUOUS
-from .collisions import collision_floor, collision_probability, coverage
-from .estimates import Estimate
-from .k_negatives import estimated_infonce, estimated_k_negative_risk
-from .leave_one_out import leave_one_out_cross_entropy
-from .sample import LabelledSample
+from ..bounds import Bound
+from ..bounds_infonce import cross_entropy_lower, cross_entropy_upper
+from ..bounds_many import top1_bound
+from ..collisions import collision_floor, collision_probability, coverage
+from ..estimates import Estimate
+from ..k_negatives import estimated_infonce, estimated_k_negative_risk
+from ..leave_one_out import leave_one_out_cross_entropy
+from ..sample import LabelledSample
+from .lines import Numbers
+from .records import VACUOUS
 
 __all__ = ["negative_lines"]
 

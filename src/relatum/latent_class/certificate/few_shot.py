@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float64
 
-from .certificate_records import FewShot
-from .checks import losses_of
-from .leave_one_out import leave_one_out_error, leave_one_out_risk, leave_one_out_top_error
-from .resampling import PARTS, split_error, weighted_sum
-from .sample import LabelledSample
-from .sample_blocks import row_places
+from ..checks import losses_of
+from ..leave_one_out import leave_one_out_error, leave_one_out_risk, leave_one_out_top_error
+from ..resampling import PARTS, split_error, weighted_sum
+from ..sample import LabelledSample
+from ..sample_blocks import row_places
+from .records import FewShot
 
 __all__ = ["few_shot_curve"]
 

@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from torch import Tensor
 
-from ..arrays import features
-from .checks import check_delta, surrogate
-from .sample import LabelledSample, labelled_sample
+from ...arrays import features
+from ..checks import check_delta, surrogate
+from ..sample import LabelledSample, labelled_sample
 
 __all__ = ["Inputs", "drawn", "first_of_each", "read"]
 

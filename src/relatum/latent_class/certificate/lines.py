@@ -8,28 +8,28 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float64
 
-from ..surrogates import SURROGATES
-from .bounds import collision_price
-from .bounds_margin import margin_bound
-from .bounds_one_shot import jensen_bound
-from .bracket import supervised_bracket
-from .certificate_records import Number, PairCost
-from .estimated_spreads import (
+from ...surrogates import SURROGATES
+from ..bounds import collision_price
+from ..bounds_margin import margin_bound
+from ..bounds_one_shot import jensen_bound
+from ..bracket import supervised_bracket
+from ..estimated_spreads import (
     estimated_directional_spread,
     estimated_score_variances,
     estimated_spread,
     estimated_trace,
 )
-from .estimates import Estimate, normal_estimate, pair_risks
-from .leave_one_out import (
+from ..estimates import Estimate, normal_estimate, pair_risks
+from ..leave_one_out import (
     leave_one_out_error,
     leave_one_out_margins,
     leave_one_out_risk,
     leave_one_out_top_error,
 )
-from .pair_tables import PairTable
-from .resampling import PARTS, Part, jackknife, weighted_sum
-from .sample import LabelledSample
+from ..pair_tables import PairTable
+from ..resampling import PARTS, Part, jackknife, weighted_sum
+from ..sample import LabelledSample
+from .records import Number, PairCost
 
 __all__ = ["Numbers", "class_lines", "costly_pairs", "one_shot_lines", "spread_lines"]
 

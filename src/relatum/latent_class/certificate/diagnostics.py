@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 
-from ..diagnostics import alignment, alpha_req, effective_rank, lidar, rankme, uniformity
-from .certificate_inputs import drawn
-from .sample import LabelledSample
+from ...diagnostics import alignment, alpha_req, effective_rank, lidar, rankme, uniformity
+from ..sample import LabelledSample
+from .inputs import drawn
 
 __all__ = ["class_mates", "class_traces", "describe"]
 

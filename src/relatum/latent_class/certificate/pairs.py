@@ -7,10 +7,10 @@ import math
 import numpy as np
 from jaxtyping import Float64
 
-from .bounds import views_bound
-from .certificate_lines import Numbers
-from .checks import losses_of
-from .estimates import Estimate, normal_estimate
+from ..bounds import views_bound
+from ..checks import losses_of
+from ..estimates import Estimate, normal_estimate
+from .lines import Numbers
 
 __all__ = ["pair_risk", "pair_traces", "view_lines"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from .certificate_records import CertificateLine, FewShot, PairCost
+from .records import CertificateLine, FewShot, PairCost
 
 __all__ = ["DOES_NOT_SAY", "VIEWS", "advise"]
 

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float64
 
-from .bounds import Bound
-from .certificate_advice import DOES_NOT_SAY, VIEWS, advise
-from .certificate_diagnostics import describe
-from .certificate_inputs import Inputs, drawn, first_of_each
-from .certificate_lines import Numbers
-from .certificate_pairs import pair_risk, pair_traces
-from .certificate_records import lines_of
-from .certificate_result import TransferCertificate
-from .certificate_trust import assumptions, warnings
-from .certificate_value import Triplets, pair_triplets
-from .estimates import Estimate
+from ..bounds import Bound
+from ..estimates import Estimate
+from .advice import DOES_NOT_SAY, VIEWS, advise
+from .diagnostics import describe
+from .inputs import Inputs, drawn, first_of_each
+from .lines import Numbers
+from .pairs import pair_risk, pair_traces
+from .records import lines_of
+from .result import TransferCertificate
+from .trust import assumptions, warnings
+from .value import Triplets, pair_triplets
 
 __all__ = ["certify_paired"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .certificate_drawing import draw
-from .certificate_records import CertificateLine, FewShot, PairCost
-from .certificate_text import text
+from .drawing import draw
+from .records import CertificateLine, FewShot, PairCost
+from .text import text
 
 __all__ = ["TransferCertificate"]
 

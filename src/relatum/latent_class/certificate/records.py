@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .bounds import Bound
-from .certificate_meanings import MEANINGS
-from .estimates import Estimate
+from ..bounds import Bound
+from ..estimates import Estimate
+from .meanings import MEANINGS
 
 __all__ = ["VACUOUS", "CertificateLine", "FewShot", "Number", "PairCost", "lines_of"]
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from .certificate_meanings import DIAGNOSTICS, GROUPS
-from .certificate_records import CertificateLine
+from .meanings import DIAGNOSTICS, GROUPS
+from .records import CertificateLine
 
 if TYPE_CHECKING:
-    from .certificate_result import TransferCertificate
+    from .result import TransferCertificate
 
 __all__ = ["text"]
 
