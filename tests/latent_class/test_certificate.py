@@ -241,7 +241,11 @@ def test_the_drawing_is_a_waterfall():
 def test_the_declared_class_is_reported():
     gap = minimiser_gap(2e4, 10**6, 1.0)
     found = certify(ROWS, LABELS, training=gap, **QUICK)
-    assert found.line("training_gap").value == gap.value and found.lines[-1].group == 8
+    line = found.line("training_gap")
+    assert line.value == gap.value and not gap.vacuous and "vacuous" not in line.reading
+    lost = certify(ROWS, LABELS, training=minimiser_gap(2e4, 100, 1.0), **QUICK)
+    assert lost.line("training_gap").reading.endswith("(vacuous)")
+    assert found.lines[-1].group == 8
 
 
 def entries(**values):
@@ -254,9 +258,7 @@ def test_advice_follows_the_numbers():
     assert any(x.startswith("Scale: embeddings times") for x in small.advice)
     scaled = [1.0, 0.4]
     (advice,) = advise((), scale=lambda factor: scaled[factor == 2.0])
-    assert (
-        "times 2 (a temperature divided by 4)" in advice and "from 1.000 to about 0.400" in advice
-    )
+    assert "times 2 (a temperature times 0.25)" in advice and "from 1.000 to about 0.400" in advice
     noisy = entries(noncollision_risk=0.5, jensen_gap=0.3)
     assert any("contrast the means of blocks" in x for x in advise(noisy))
     collided = entries(certificate_point=0.5, collision_cost=0.2)

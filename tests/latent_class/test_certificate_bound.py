@@ -6,9 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from relatum.latent_class import FiniteModel, certify, mean_classifier_risk, unsupervised_risk
+from relatum.latent_class import (
+    FiniteModel,
+    certify,
+    labelled_sample,
+    mean_classifier_risk,
+    unsupervised_risk,
+)
 from relatum.latent_class.certificate_inputs import read
-from relatum.latent_class.certificate_labelled import _thinned, _triplets
+from relatum.latent_class.certificate_labelled import _some, _thinned, _triplets
 from relatum.latent_class.certificate_paired import _triplets as _paired
 from relatum.latent_class.certificate_pairs import pair_risk
 from relatum.latent_class.certificate_value import Triplets, pair_triplets
@@ -116,15 +122,19 @@ def test_pair_risk_is_the_double_loop(loss):
 
 @pytest.mark.parametrize("negatives", [0, 90])
 def test_pair_risk_knows_its_error(negatives):
+    """Anchors that are nearly alike: a mate counts as much where it is the negative of others."""
     world, generator = World(11), np.random.default_rng(11)
-    values, errors = [], []
+    values, errors, exact = [], [], []
     for _ in range(300):
-        pairs = world.sample_pairs(60, generator)
-        others = world.sample_labelled(negatives, generator)[0] if negatives else None
-        found = pair_risk(pairs.anchors, pairs.positives, others, "hinge", 0.95)
+        rows = 1 + 0.1 * generator.standard_normal((60, 1))
+        mates, others = 2 * generator.random((2, max(60, negatives), 1))
+        others = others[:negatives] if negatives else None
+        found = pair_risk(rows, mates[:60], others, "hinge", 0.95)
         values.append(found.value)
         errors.append(found.standard_error)
-    assert within(values, unsupervised_risk(world))
+        pairs = world.sample_pairs(60, generator)
+        exact.append(pair_risk(pairs.anchors, pairs.positives, None, "hinge", 0.95).value)
+    assert within(exact, unsupervised_risk(world))
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(np.std(values), rel=0.15)
 
 
@@ -167,6 +177,17 @@ def test_copies_of_rows_are_no_rows():
     blind = certify(rows.repeat(5, axis=0), labels.repeat(5), **options)
     error = "noncollision_risk"
     assert blind.line(error).standard_error < 0.6 * copies.line(error).standard_error
+
+
+def test_rare_classes_stay_where_rows_are_left_out():
+    """In proportion, three rows at least; the rows of a class are any of them."""
+    labels = np.repeat([0, 1, 2], [5000, 9000, 4])
+    sample = labelled_sample(np.arange(14004.0)[:, None], labels)
+    few = _some(sample, 1000, 0)
+    assert few.counts.tolist() == [357, 642, 3]
+    again = _some(sample, 1000, 1)
+    assert len(set(few.features[:, 0]) & set(again.features[:, 0])) < 200
+    assert _some(sample, 20000, 0) is sample
 
 
 def test_nothing_is_certified_of_too_few_rows():

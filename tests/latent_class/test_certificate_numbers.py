@@ -31,6 +31,7 @@ from relatum.latent_class.certificate_lines import (
     one_shot_lines,
     spread_lines,
 )
+from relatum.latent_class.certificate_negatives import negative_lines
 from relatum.latent_class.estimates import Estimate
 from relatum.latent_class.leave_one_out import (
     leave_one_out_error,
@@ -96,7 +97,7 @@ def exact(world, loss):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_lines_are_the_exact_risks_of_the_model(loss):
     world, generator = World(3, classes=4, support=5), np.random.default_rng(3)
-    labels = world.sample_classes(2000, generator)
+    labels = np.arange(2000) % 4  # not in the proportions of the prior, which is given
     certificate = certify(
         world.draw(labels, generator), labels,
         loss=loss, class_prior=world.prior, radius=world.radius, k=3, block=1,
@@ -142,6 +143,26 @@ def test_collisions_are_taken_off_exactly(loss, prior):
         assert lines[key].value == pytest.approx(value, abs=1e-12)
         assert lines[key].standard_error == pytest.approx(error, rel=1e-9)
     assert lines["jensen_gap"].value == lines["noncollision_risk"].value - risk.value
+
+
+def test_infonce_encloses_the_cross_entropy_with_the_weights_of_the_prior():
+    """InfoNCE − ln ρ_min + E gap(D_x) − ln(k + e^{V_B}), every point with ρ_c / n_c."""
+    prior = np.array([0.9, 0.1])
+    generator = np.random.default_rng(8)
+    labels = np.arange(40) % 2
+    points = np.where(labels[:, None], 0.2, 3.0) * generator.standard_normal((40, 2))
+    sample = labelled_sample(points, labels, class_prior=prior)
+    found, notes = negative_lines(sample, sample, (2, 99), "hinge", radius=None, level=0.95, seed=0)
+    assert notes[0] == "k = 99 left out: 40 rows" and "needs the radius" in notes[1]
+    means = np.array([points[labels == c].mean(0) for c in (0, 1)])
+    gap = 0.0
+    for x, c in zip(points, labels, strict=True):
+        d = abs(x @ (means[0] - means[1]))
+        gap += prior[c] / 20 * (math.log((math.exp(d) - 1) / d) - 1 + d / (math.exp(d) - 1))
+    between = prior @ (means**2).sum(1) - ((prior @ means) ** 2).sum()
+    high = found["infonce[2]"].value - math.log(0.1) + gap - math.log(2 + math.exp(between))
+    assert found["cross_entropy_high[2]"].value == pytest.approx(high)
+    assert found["floor[2]"] == pytest.approx(1 - 0.9 * 0.1**2 - 0.1 * 0.9**2)
 
 
 def test_units_are_left_out_whole():
@@ -220,7 +241,7 @@ def test_few_shot_curve_predicts_measurements():
         return centres[labels] + 1.5 * generator.standard_normal((len(labels), 8)), labels
 
     rows, labels = draw(200)
-    curve, notes = few_shot_curve(labelled_sample(rows, labels), (1, 5, 50, 300))
+    curve, notes = few_shot_curve(labelled_sample(rows, labels), (1, 5, 120, 300))
     assert notes == ("few-shot curve without 300 labels per class: a class has 200 rows",)
     for shot in curve:
         errors = []
@@ -230,6 +251,7 @@ def test_few_shot_curve_predicts_measurements():
             errors.append(((points[0] @ means.T).argmax(1) != points[1]).mean())
         assert shot.top1_error == pytest.approx(np.mean(errors), abs=0.025)
         assert shot.top1_spread == pytest.approx(np.std(errors), abs=0.02)
+        assert 0.003 < shot.top1_standard_error < 0.03
 
 
 # T (R² = 1/T), loss: L_un, L^≠, L_sup^μ, LOO + J, L^= − 1, c' s, β s, certificate, as published

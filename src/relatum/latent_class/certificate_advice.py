@@ -76,9 +76,9 @@ def _scale(bound: Callable[[float], float] | None) -> list[str]:
     if bounds[best] >= 1 or not here - bounds[best] >= max(_WORTH, _SHARE * here):
         return []
     return [
-        f"Scale: embeddings times {np.sqrt(_SCALES[best]):.3g} (a temperature divided by "
-        f"{_SCALES[best]:g}) would bring the bound from {here:.3f} to about {bounds[best]:.3f}. "
-        "Choose the scale on other data than those certified."
+        f"Scale: embeddings times {np.sqrt(_SCALES[best]):.3g} (a temperature times "
+        f"{1 / _SCALES[best]:g}) would bring the bound from {here:.3f} to about "
+        f"{bounds[best]:.3f}. Choose the scale on other data than those certified."
     ]
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Float64
 
 from .certificate_records import FewShot
 from .checks import losses_of
+from .leave_one_out import leave_one_out_error, leave_one_out_risk, leave_one_out_top_error
 from .resampling import PARTS, split_error, weighted_sum
 from .sample import LabelledSample
 from .sample_blocks import row_places
@@ -59,6 +60,9 @@ def _few_shot(sample: LabelledSample, b: int, loss: str, draws: int, seed: int) 
     split = split_error(
         sample, lambda part: _draws(part, b, loss, draws, seed).mean(0), least=b + 1, seed=seed
     )
+    if np.isnan(split).any():  # half a class or more: nearly the classifier that leaves one out
+        left = [leave_one_out_risk(sample, loss), leave_one_out_error(sample)]
+        split = np.array([x.standard_error for x in (*left, leave_one_out_top_error(sample))])
     # Rows are one source of error; that there are so many draws only is another.
     errors = np.hypot(split, spread / np.sqrt(draws))
     risk, pairwise, top = drawn.mean(0).tolist()

@@ -29,6 +29,7 @@ from .estimates import Estimate
 from .intervals import disjoint_triplets
 from .pair_tables import PairTable, pair_table
 from .sample import LabelledSample
+from .sample_blocks import row_places
 
 __all__ = ["certify_labelled"]
 
@@ -40,14 +41,12 @@ def certify_labelled(
     inputs: Inputs, sample: LabelledSample, training: Bound | None
 ) -> TransferCertificate:
     """The lines by theme, the certified value, and what follows from them."""
-    settings, whole = inputs.settings(), inputs
-    notes = list(inputs.notes)
+    settings, notes, whole = inputs.settings(), list(inputs.notes), len(inputs.rows)
     inputs, sample = _thinned(inputs, sample, notes)
     table = pair_table(_some(sample, _ROWS, inputs.seed), inputs.loss)
     found, more = _numbers(inputs, sample, table)
     curve, curve_notes = few_shot_curve(sample, inputs.block, inputs.loss, seed=inputs.seed)
-    mates = class_mates(sample, inputs.seed)
-    views = None
+    mates, views = class_mates(sample, inputs.seed), None
     if inputs.pairs is not None:
         near = drawn(len(mates), _ROWS, inputs.seed)
         pair_numbers, views = view_lines(
@@ -55,27 +54,34 @@ def certify_labelled(
         )
         found |= pair_numbers
     if training is not None:
-        found["training_gap"] = training.value
-    given = mates if inputs.pairs is None else inputs.pairs
-    items = sample.codes if inputs.pairs is None else None
-    diagnostics, look_notes = describe(inputs.rows, given, items, inputs.seed)
-    lines, costly = lines_of(found), costly_pairs(table)
-    triplets = _triplets(inputs, sample)
+        found["training_gap"] = training
+    looks, look_notes = _looks(inputs, sample, mates)
+    lines, costly, triplets = lines_of(found), costly_pairs(table), _triplets(inputs, sample)
     value = triplets.certified()
-    thinned = len(inputs.rows) < len(whole.rows)
     return TransferCertificate(
         *value,
         lines=lines,
         costly=costly,
         few_shot=curve,
-        diagnostics={**diagnostics, **class_traces(sample)},
+        diagnostics=looks,
         assumptions=assumptions(inputs, views=views),
         advice=advise(lines, costly, curve, triplets.bound, value.value),
-        warnings=warnings(inputs, value, views=views, thinned=thinned),
+        warnings=warnings(inputs, value, views=views, thinned=len(inputs.rows) < whole),
         notes=(*notes, *more, *curve_notes, *look_notes),
         does_not_say=DOES_NOT_SAY if inputs.pairs is None else (VIEWS, *DOES_NOT_SAY),
         settings=settings,
     )
+
+
+def _looks(
+    inputs: Inputs, sample: LabelledSample, mates: Float64[np.ndarray, "n d"]
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Group 9: of the given pairs, or of classes where there are none."""
+    if inputs.pairs is not None:
+        found, notes = describe(inputs.rows, inputs.pairs, None, inputs.seed)
+    else:
+        found, notes = describe(inputs.rows, mates, sample.codes, inputs.seed)
+    return {**found, **class_traces(sample)}, notes
 
 
 def _thinned(
@@ -103,16 +109,12 @@ def _thinned(
 
 
 def _some(sample: LabelledSample, most: int, seed: int) -> LabelledSample:
-    """So many rows, each class keeping its share."""
+    """About so many rows, each class keeping its share, and three rows at least."""
     if len(sample.codes) <= most:
         return sample
-    order = np.random.default_rng(seed).permutation(len(sample.codes))
-    order = order[np.argsort(sample.codes[order], kind="stable")]
-    # Every so-many-th row in the order of classes.
-    chosen = order[np.linspace(0, len(order) - 1, most).round().astype(int)]
-    kept = np.zeros(len(order), bool)
-    kept[chosen] = True
-    return sample.keep(kept)
+    quota = np.maximum(sample.counts * most // len(sample.codes), 3)
+    places = row_places(sample.codes, np.random.default_rng(seed))
+    return sample.keep(places < quota[sample.codes])
 
 
 def _numbers(

@@ -14,7 +14,7 @@ from .bounds import collision_price
 from .bounds_margin import margin_bound
 from .bounds_one_shot import jensen_bound
 from .bracket import supervised_bracket
-from .certificate_records import PairCost
+from .certificate_records import Number, PairCost
 from .estimated_spreads import (
     estimated_directional_spread,
     estimated_score_variances,
@@ -34,13 +34,14 @@ from .sample import LabelledSample
 
 __all__ = ["Numbers", "class_lines", "costly_pairs", "one_shot_lines", "spread_lines"]
 
-Numbers = dict[str, Estimate | float]
+Numbers = dict[str, Number]
 
 # Rows of a class and class pairs for the best linear classifiers: each pair is a linear program.
 _BRACKET = {"rows": 100, "tasks": 15}
 _COSTLY = 20
-# Numbers in all class covariances, and multiplications for all their widest directions, at most.
-_COVARIANCES, _WIDEST = 5 * 10**7, 3 * 10**8
+# At most: numbers in all class covariances, multiplications for all their widest directions, and
+# for their quadratic forms in all rows.
+_COVARIANCES, _WIDEST, _FORMS = 5 * 10**7, 3 * 10**8, 4 * 10**11
 
 
 def class_lines(
@@ -126,10 +127,12 @@ def spread_lines(
         found["beta_spread"] = collision_price(sample.tau, loss, spread.value, None)
     else:
         notes.append(f"c' s left out: the widest directions of {classes} classes in {d} dimensions")
+    if classes * len(sample.codes) * d**2 > _FORMS:
+        return found, (*notes, f"J and margins left out: {classes} variances of every row's scores")
     scores, variances, law = _tasks(sample)
     found["jensen_bound"] = jensen_bound(mean_risk, variances, loss, law).terms["J"]
     margin = margin_bound(scores, variances, loss, law)
-    found |= {"margin": margin.terms["gamma"], "margin_bound": margin.value}
+    found |= {"margin": margin.terms["gamma"], "margin_bound": margin}
     return found, tuple(notes)
 
 

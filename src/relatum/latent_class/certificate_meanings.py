@@ -111,10 +111,10 @@ MEANINGS: Final[Mapping[str, Meaning]] = MappingProxyType(
             "CE from below", "bound", 7, "what InfoNCE_{k} says of the cross-entropy"
         ),
         "cross_entropy_high[k]": Meaning(
-            "CE from above", "bound", 7, "the same; vacuous from ln K on"
+            "CE from above", "bound", 7, "the same from the other side"
         ),
         "training_gap": Meaning(
-            "Gen_M", "bound", 8, "what the declared encoder class may lose by training"
+            "Gen_M", "bound", 8, "what the declared class of encoders may lose by training"
         ),
     }
 )

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from .bounds import Bound
 from .bounds_infonce import cross_entropy_lower, cross_entropy_upper
 from .bounds_many import top1_bound
 from .certificate_lines import Numbers
+from .certificate_records import VACUOUS
 from .collisions import collision_floor, collision_probability, coverage
 from .estimates import Estimate
 from .k_negatives import estimated_infonce, estimated_k_negative_risk
@@ -63,17 +65,19 @@ def negative_lines(
             f"collision_probability[{k}]": collision_probability(law, k),
             f"coverage[{k}]": coverage(law, k),
             f"floor[{k}]": collision_floor(law, k, loss),
-            f"top1_bound[{k}]": top1_bound(risk.value, law, loss, k=k).value,
+            f"top1_bound[{k}]": top1_bound(risk.value, law, loss, k=k),
             f"infonce[{k}]": infonce,
-            f"cross_entropy_high[{k}]": _moved(infonce, upper.value),
+            f"cross_entropy_high[{k}]": _moved(infonce, upper),
         }
         if radius is not None:
             lower = cross_entropy_lower(infonce.value, law, means, radius, k=k)
-            found[f"cross_entropy_low[{k}]"] = _moved(infonce, lower.value)
+            found[f"cross_entropy_low[{k}]"] = _moved(infonce, lower)
     return found, tuple(notes)
 
 
-def _moved(estimate: Estimate, value: float) -> Estimate:
-    """The estimate plus a number that hardly varies: its errors are the same."""
-    shift = value - estimate.value
-    return replace(estimate, value=value, low=estimate.low + shift, high=estimate.high + shift)
+def _moved(estimate: Estimate, bound: Bound) -> Estimate:
+    """The bound with the errors of the estimate: what it adds hardly varies."""
+    shift = bound.value - estimate.value
+    notes = (VACUOUS,) if bound.vacuous else ()
+    low, high = estimate.low + shift, estimate.high + shift
+    return replace(estimate, value=bound.value, low=low, high=high, notes=notes)

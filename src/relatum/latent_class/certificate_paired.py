@@ -79,7 +79,7 @@ def _numbers(
     if risk.value <= 1:  # above 1 a lower bound on τ bounds nothing
         found["certificate_point"] = _less_collisions(risk, inputs.tau_lower)
     if training is not None:
-        found["training_gap"] = training.value
+        found["training_gap"] = training
     return found
 
 

@@ -7,10 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .bounds import Bound
 from .certificate_meanings import MEANINGS
 from .estimates import Estimate
 
-__all__ = ["CertificateLine", "FewShot", "PairCost", "lines_of"]
+__all__ = ["VACUOUS", "CertificateLine", "FewShot", "Number", "PairCost", "lines_of"]
+
+Number = Estimate | Bound | float
+"""What becomes a line."""
+
+VACUOUS = "vacuous"
+"""Among the notes of an estimate: it is a bound, and says nothing."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ class FewShot:
         risk: Its average surrogate risk between two classes, L^≠ with blocks of b.
         pairwise_error: Its average error between two classes; ties are errors.
         top1_error: Its error among all classes.
-        risk_standard_error: The standard error of the risk; NaN where rows are too few to be split.
+        risk_standard_error: The standard error of the risk.
         pairwise_standard_error: Of the pairwise error.
         top1_standard_error: Of the top-1 error.
         top1_spread: The standard deviation of the top-1 error over choices of the b examples: a
@@ -87,7 +94,7 @@ class FewShot:
     top1_spread: float
 
 
-def lines_of(found: Mapping[str, Estimate | float]) -> tuple[CertificateLine, ...]:
+def lines_of(found: Mapping[str, Number]) -> tuple[CertificateLine, ...]:
     """Numbers by key as lines in the order of the meanings, each number of negatives together."""
     places = {name: place for place, name in enumerate(MEANINGS)}
 
@@ -98,11 +105,15 @@ def lines_of(found: Mapping[str, Estimate | float]) -> tuple[CertificateLine, ..
     return tuple(_line(key, found[key]) for key in sorted(found, key=place))
 
 
-def _line(key: str, number: Estimate | float) -> CertificateLine:
+def _line(key: str, number: Number) -> CertificateLine:
     name, k = _parts(key)
     meaning = MEANINGS[name]
+    if isinstance(number, Bound):
+        notes = (VACUOUS,) if number.vacuous else ()
+        number = Estimate(number.value, math.nan, math.nan, math.nan, 0, notes=notes)
     if not isinstance(number, Estimate):
         number = Estimate(float(number), math.nan, math.nan, math.nan, 0)
+    empty = f" ({VACUOUS})" if VACUOUS in number.notes else ""
     return CertificateLine(
         key,
         meaning.symbol.format(k=k),
@@ -110,7 +121,7 @@ def _line(key: str, number: Estimate | float) -> CertificateLine:
         number.standard_error,
         number.low,
         number.high,
-        meaning.reading.format(k=k),
+        meaning.reading.format(k=k) + empty,
         meaning.kind,
         meaning.group,
     )

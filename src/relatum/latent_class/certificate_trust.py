@@ -61,8 +61,8 @@ def warnings(
     if copies:
         found.append(
             f"{copies:,} of {number:,} rows equal an earlier one. If they are the same data, given "
-            "twice or as mates of others, they are not independent and the certificate fails: leave "
-            "them out, or say by groups what belongs together."
+            "twice or as mates of others, they are not independent and the certificate fails: "
+            "leave them out, or say by groups what belongs together."
         )
     if inputs.sample is not None and inputs.sample.prior is None:
         found.append(
