@@ -17,6 +17,7 @@ from relatum.latent_class import (
     margin_bound,
     mean_classifier_risk,
     noncollision_risk,
+    pair_risks,
     pair_table,
     pairwise_error,
     spread,
@@ -204,6 +205,12 @@ def test_costly_pairs_are_parts_of_the_whole():
     cut = round(half / (len(sample.rows(a)) + len(sample.rows(b)) - 2))
     both = (np.mean(triplets[:cut]) + np.mean(triplets[cut:])) / 2
     assert found[0].risk == pytest.approx(both)
+    alone = sample.keep(np.isin(sample.codes, [a, b]))
+    alone = labelled_sample(alone.features, alone.codes)
+    risks = pair_risks(pair_table(alone)).noncollision  # of a sample of these two classes
+    assert (found[0].risk, found[0].standard_error) == pytest.approx(
+        (risks.value, risks.standard_error)
+    )
 
 
 @pytest.mark.parametrize("b", [1, 2])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -39,6 +38,8 @@ Numbers = dict[str, Number]
 # Rows of a class and class pairs for the best linear classifiers: each pair is a linear program.
 _BRACKET = {"rows": 100, "tasks": 15}
 _COSTLY = 20
+# What a table of class pairs holds for each row.
+_PARTS = ("anchor", "positive", "negative")
 # At most: numbers in all class covariances, multiplications for all their widest directions, and
 # for their quadratic forms in all rows.
 _COVARIANCES, _WIDEST, _FORMS = 5 * 10**7, 3 * 10**8, 4 * 10**11
@@ -96,10 +97,9 @@ def _less_collisions(table: PairTable) -> PairTable:
     codes, counts = table.sample.codes, table.sample.counts
     own = np.arange(len(codes)), codes
     terms = ((counts - 1) * (counts - 2))[codes]
-    parts = {}
-    for name in ("anchor", "positive", "negative"):
-        parts[name] = getattr(table, name).copy()
-        parts[name][own] -= terms
+    parts = {name: getattr(table, name).copy() for name in _PARTS}
+    for part in parts.values():
+        part[own] -= terms
     return replace(table, **parts)
 
 
@@ -158,20 +158,28 @@ def costly_pairs(table: PairTable) -> tuple[PairCost, ...]:
     whole = parts.sum() / 2
     first, second = np.triu_indices(len(law), 1)
     order = np.argsort(-parts[first, second], kind="stable")[:_COSTLY]
-    costs = []
+    across, costs = PARTS["noncollision"], []
     for a, b in zip(first[order].tolist(), second[order].tolist(), strict=True):
-        part = _between(a, b)
-        risk = weighted_sum(part(sample.weights), table.values)
+        two = _between(table, a, b)
+        risk = weighted_sum(across(two.sample.weights), two.values)
         share = float(parts[a, b] / whole) if whole > 0 else math.nan
         names = sample.classes[a], sample.classes[b]
-        costs.append(PairCost(*names, risk, share, jackknife(table, part)))
+        costs.append(PairCost(*names, risk, share, jackknife(two, across)))
     return tuple(costs)
 
 
-def _between(a: int, b: int) -> Callable[[Float64[np.ndarray, "K K"]], Float64[np.ndarray, "K K"]]:
-    def part(law: Float64[np.ndarray, "K K"]) -> Float64[np.ndarray, "K K"]:
-        chosen = np.zeros_like(law)
-        chosen[[a, b], [b, a]] = law[[a, b], [b, a]]
-        return np.asarray(chosen / chosen.sum())
-
-    return part
+def _between(table: PairTable, a: int, b: int) -> PairTable:
+    """The table of two classes alone: no other row is in the risk between them."""
+    sample = table.sample
+    kept = np.isin(sample.codes, (a, b))
+    prior = None
+    if sample.prior is not None:
+        prior = sample.prior[[a, b]] / sample.prior[[a, b]].sum()
+    two = replace(
+        sample.keep(kept),
+        codes=(sample.codes[kept] == b).astype(np.int64),
+        classes=(sample.classes[a], sample.classes[b]),
+        prior=prior,
+    )
+    parts = {name: getattr(table, name)[kept][:, (a, b)] for name in _PARTS}
+    return replace(table, sample=two, **parts)

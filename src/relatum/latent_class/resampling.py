@@ -60,16 +60,17 @@ def leave_one_out_values(table: PairTable, part: Part) -> Float64[np.ndarray, " 
     """
     sample = table.sample
     counts, prior = sample.counts, sample.prior
+    sums, means = table.sums, table.values
     values = np.empty(len(sample.codes))
     for c in range(len(counts)):
         inside = sample.codes == c
         fewer = counts - (np.arange(len(counts)) == c)
         weights, terms = part(class_weights(fewer, prior)), term_counts(fewer)
         own = table.anchor[inside] + table.positive[inside]
-        row = table.sums[c] - own
+        row = sums[c] - own
         row[:, c] -= table.negative[inside, c]
-        column = table.sums[:, c] - table.negative[inside]
-        untouched = weights * table.values
+        column = sums[:, c] - table.negative[inside]
+        untouched = weights * means
         untouched[c], untouched[:, c] = 0, 0
         column_part = weights[:, c] * mean_terms(column, np.broadcast_to(terms[:, c], column.shape))
         column_part[:, c] = 0
