@@ -137,6 +137,7 @@ def cell(candidate: Candidate, images: Splits, rows: int, draws: int) -> dict[st
         fresh, asked, loss="hinge", radius=scale.radius, class_prior=uniform(known), block=SHOTS,
         training=any_encoders(len(train) // 3, train.shape[1], scale.radius),
     )  # fmt: skip
+    here = machine(("numpy", "scipy", "scikit-learn"))
     return {
         "name": candidate.name,
         "data": candidate.source,
@@ -150,7 +151,7 @@ def cell(candidate: Candidate, images: Splits, rows: int, draws: int) -> dict[st
         "few_shot": [few_shot(seen, known, fresh, asked, b, draws) for b in SHOTS],
         "probe": probes(train, known, test, asked),
         "label_free": label_free(candidate, encoder, images, scale, test),
-        "machine": machine(("numpy", "scipy", "scikit-learn")),
+        "machine": {name: value for name, value in here.items() if name != "command"},  # has paths
     }
 
 
@@ -272,14 +273,18 @@ def probes(
 def label_free(
     candidate: Candidate, encoder: Encoder, images: Splits, scale: Scale, test: np.ndarray
 ) -> dict[str, float]:
-    """What can be read without a label: ranks of the raw features, and two views of images."""
+    """What can be read without a label: ranks of the raw features, and two views of images.
+
+    At R = 1, for the scale of the certificate is chosen with labels.
+    """
+    unit = replace(scale, square=1.0)
     pixels = images.test.pixels[:VIEWED]
     policy = POLICIES[candidate.settings.augmentation or "none"](pixels.shape[-1])
     generator = torch.Generator().manual_seed(0)
     encoder.eval()
     with torch.no_grad():
-        one, two = (scale(encoder(policy(pixels, generator)).numpy()) for _ in range(2))
-    viewed = certify(one, pairs=two, loss="hinge", radius=scale.radius)
+        one, two = (unit(encoder(policy(pixels, generator)).numpy()) for _ in range(2))
+    viewed = certify(one, pairs=two, loss="hinge", radius=unit.radius)
     return {
         "raw_effective_rank": float(effective_rank(torch.from_numpy(test))),
         "view_alignment": float(alignment(torch.from_numpy(one), torch.from_numpy(two))),

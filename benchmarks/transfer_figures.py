@@ -30,7 +30,7 @@ def draw(groups: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
             axes[row, column].set_ylabel(words)
         axes[0, column].set_title(source)
         axes[-1, column].set_xlabel("labels a class")
-    axes[0, 0].legend(frameon=False, fontsize=8)
+    axes[0, 0].legend(frameon=False, fontsize=8, title="lines predicted, points measured")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 
@@ -44,7 +44,7 @@ def panel(axes: Any, cells: Sequence[Mapping[str, Any]], name: str) -> None:
         colour = f"C{number}"
         predicted = cell["certificate"]["few_shot"]
         line = [(shot["shots"], shot[name]) for shot in predicted]
-        axes.plot(*np.transpose(line), color=colour, label=f"{objective}, predicted")
+        axes.plot(*np.transpose(line), color=colour, label=objective)
         measured = cell["few_shot"]
         axes.errorbar(
             [entry["shots"] for entry in measured],
@@ -59,5 +59,4 @@ def panel(axes: Any, cells: Sequence[Mapping[str, Any]], name: str) -> None:
     axes.set_xscale("log")
     axes.set_xticks(shots, [str(b) for b in shots])
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
     axes.spines[["top", "right"]].set_visible(False)

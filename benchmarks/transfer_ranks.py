@@ -12,6 +12,8 @@ from scipy.stats import rankdata
 __all__ = ["Ranking", "label_free_names", "numbers", "rankings"]
 
 PERMUTATIONS, RESAMPLES = 20_000, 2000
+# Not of the encoder: the range of a fit, and a gap that is a power of the radius alone.
+LEFT_OUT = ("alpha_req_first", "alpha_req_last", "training_gap")
 LABEL_FREE = ("uniformity", "rankme", "alpha_req", "effective_rank", "participation_ratio")
 
 
@@ -62,7 +64,7 @@ def rankings(cells: Sequence[Mapping[str, Any]]) -> list[Ranking]:
     free = label_free_names(cells[0])
     found = []
     for name in rows[0]:
-        if not all(name in row for row in rows):
+        if name in LEFT_OUT or not all(name in row for row in rows):
             continue
         values = np.array([row[name] for row in rows])
         if np.ptp(values) <= 1e-9 * max(1.0, np.abs(values).max()):  # equal, or all but 0

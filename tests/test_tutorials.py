@@ -9,6 +9,7 @@ import io
 import re
 from pathlib import Path
 
+import matplotlib.pyplot
 import pytest
 
 TUTORIALS = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
@@ -46,13 +47,16 @@ def run(text, name):
     assert not printed, f"{name} does not show what its last block prints:\n{printed}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted(TUTORIALS.glob("*.md")), ids=lambda page: page.stem)
 def test_blocks_print_what_is_shown_and_draw_the_pictures(page, tmp_path, monkeypatch):
     text = page.read_text(encoding="utf-8")
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
     monkeypatch.chdir(tmp_path)
-    for found, shown, tolerance in run(text, page.name):
-        assert same(found, shown, tolerance), f"shown:\n{shown}\nprinted:\n{found}"
+    with matplotlib.pyplot.rc_context():
+        for found, shown, tolerance in run(text, page.name):
+            assert same(found, shown, tolerance), f"shown:\n{shown}\nprinted:\n{found}"
+    matplotlib.pyplot.close("all")
     assert pictures
     for picture in pictures:
         assert (page.parent / picture).exists()
