@@ -305,6 +305,12 @@ def test_progress_is_told(method):
     assert done == sorted(done) and {of for _, of in told} == {total}
 
 
+def test_kernels_that_hardly_meet_are_no_error():
+    """In 100 columns no two rows are near: the form of chi2 is a difference of equal numbers."""
+    found = estimate_mi(*normal(200, 50, seed=7), "chi2", permutations=0, folds=2)
+    assert found.interval[0] <= 0.05
+
+
 def test_what_does_nothing_is_said():
     x, y = normal(60, 1, 0.6)
     said = estimate_mi(x, y, "ksg", permutations=0, folds=3, seeds=2).warnings
