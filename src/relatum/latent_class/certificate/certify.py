@@ -83,7 +83,7 @@ def certify(
         seed: Of all choices of rows. Fix it beforehand: the best of several is no certificate.
         classes: The labels to use, where others have too few rows or are of no interest.
         training: What the encoder class may lose by training, of
-            :func:`~relatum.latent_class.bounds_training.minimiser_gap`; reported as a line.
+            :func:`~relatum.latent_class.bounds.training.minimiser_gap`; reported as a line.
 
     Raises:
         ValueError: If neither labels nor pairs are given, shapes disagree, a value is not finite, a

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from ...surrogates import SURROGATES
-from ..bounds import collision_price
-from ..bounds_margin import margin_bound
-from ..bounds_one_shot import jensen_bound
+from ..bounds.chain import collision_price
+from ..bounds.margin import margin_bound
+from ..bounds.one_shot import jensen_bound
 from ..bracket import supervised_bracket
 from ..estimated_spreads import (
     estimated_directional_spread,

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..bounds import Bound
-from ..bounds_infonce import cross_entropy_lower, cross_entropy_upper
-from ..bounds_many import top1_bound
+from ..bounds.infonce import cross_entropy_lower, cross_entropy_upper
+from ..bounds.many import top1_bound
 from ..collisions import collision_floor, collision_probability, coverage
 from ..estimates import Estimate
 from ..k_negatives import estimated_infonce, estimated_k_negative_risk

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from ..bounds import mean_classifier_bound
-from ..bounds_hold_out import hold_out_bound
+from ..bounds.hold_out import hold_out_bound
 from ..checks import losses_of
 
 __all__ = ["Certified", "Triplets", "pair_triplets"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .bounds import Bound
-from .bounds_many import above_the_floor, quotient, zero_risk
-from .checks import check_law, finite_array, loss_at_zero
+from ..checks import check_law, finite_array, loss_at_zero
+from .chain import Bound
+from .many import above_the_floor, quotient, zero_risk
 
 __all__ = ["published_full_way_bound", "sub_task_bound", "task_prior_factor"]
 
@@ -15,7 +15,7 @@ __all__ = ["published_full_way_bound", "sub_task_bound", "task_prior_factor"]
 def task_prior_factor(posterior: ArrayLike, task_prior: ArrayLike) -> float:
     r"""What a task counts for under another law of its classes: :math:`\min_c D_T(c) / p_T(c)`.
 
-    In :func:`~relatum.latent_class.bounds_many.tuple_bound` the class of the anchor has, given the
+    In :func:`~relatum.latent_class.bounds.many.tuple_bound` the class of the anchor has, given the
     set T of classes, the law D_T. For tasks with classes drawn from p_T instead (uniform, say), the
     mean-classifier losses satisfy
 
@@ -61,7 +61,7 @@ def published_full_way_bound(
               \frac{2}{1 - \tau_k} \max\Big( 1, \frac{2 (K - 1) H_{K-1}}{k} \Big)
               \big( L_{un}^{(k)} - \tau_k \kappa_k \big)
 
-    with harmonic numbers H. :func:`~relatum.latent_class.bounds_many.full_way_bound` over 1 − τ_k
+    with harmonic numbers H. :func:`~relatum.latent_class.bounds.many.full_way_bound` over 1 − τ_k
     is about half of it or less.
 
     Args:

@@ -15,8 +15,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .bounds import Bound
-from .checks import (
+from ..checks import (
     ROUNDING,
     at_least,
     check_finite,
@@ -24,7 +23,8 @@ from .checks import (
     loss_at_zero,
     surrogate,
 )
-from .collisions import collision_floor, collision_probability, coverage
+from ..collisions import collision_floor, collision_probability, coverage
+from .chain import Bound
 
 __all__ = [
     "full_way_bound",
