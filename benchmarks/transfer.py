@@ -1,6 +1,15 @@
-"""What a certificate says of trained encoders, beside what their classifiers then do.
+r"""What a certificate says of trained encoders, beside what their classifiers then do.
 
-    python benchmarks/transfer.py RUNS...
+    for seed in 0 1; do for objective in rpc cpc hinge chi2 js dv nwj; do
+      relatum train images --data mnist5k --objective $objective --encoder conv-small \
+        --projection-layers 2 --augmentation digits --batch-size 128 --epochs 8 \
+        --learning-rate 0.01 --threads 1 --seed $seed --out runs/transfer/mnist5k-$objective-$seed
+      relatum train images --data cifar10:data --image-size 16 --limit 10000 --epochs 5 \
+        --objective $objective --encoder conv-medium --augmentation simclr-cifar \
+        --batch-size 256 --optimizer adamw --learning-rate 0.003 --threads 1 --seed $seed \
+        --out runs/transfer/cifar10-$objective-$seed
+    done; done
+    python benchmarks/transfer.py runs/transfer/*
     python benchmarks/transfer_page.py
 
 RUNS are finished run directories of ``relatum train images``; the same networks before training
