@@ -14,6 +14,7 @@ from relatum.latent_class import (
     coverage,
     distinct_classes,
     full_way_losses,
+    infonce_limit,
     infonce_risk,
     mean_classifier_risk,
     mean_cross_entropy,
@@ -99,6 +100,26 @@ def test_many_negatives_of_two_kinds(loss, k):
     expected = similar[1].sum() * tie + similar[0, 0] * of(1.0) + similar[0, 1] * of(0.0)
     # The binomial law itself is exact to about 1e-10 only, by its log-gammas.
     assert tuple_risk(model, loss, k=k) == pytest.approx(expected, rel=1e-12 if k == 5 else 1e-9)
+
+
+def test_infonce_tends_to_alignment_and_uniformity():
+    """The limit by loops, and how fast it is reached: k times what is left tends to a constant."""
+    for model in TINY:
+        points, limit, rate = range(model.laws.shape[1]), 0.0, 0.0
+        data = [(model.prior * model.laws[:, i]).sum() for i in points]
+        for i in points:
+            terms = [math.exp(model.features[i] @ model.features[j]) for j in points]
+            mean = sum(p * t for p, t in zip(data, terms, strict=True))
+            variance = sum(p * (t - mean) ** 2 for p, t in zip(data, terms, strict=True))
+            limit += data[i] * math.log(mean)
+            rate -= data[i] * variance / (2 * mean**2)
+            for j in points:
+                together = (model.prior * model.laws[:, i] * model.laws[:, j]).sum()
+                limit -= together * math.log(terms[j])
+                rate += together * terms[j] / mean
+        assert infonce_limit(model) == pytest.approx(limit, abs=1e-12)
+        left = infonce_risk(model, k=3000) - math.log(3000) - limit
+        assert 3000 * left == pytest.approx(rate, abs=0.01)
 
 
 def test_quadrature_holds_for_large_scores():

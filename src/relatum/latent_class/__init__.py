@@ -189,6 +189,7 @@ from .supervised import (
 )
 from .tuples import (
     full_way_losses,
+    infonce_limit,
     infonce_risk,
     mean_cross_entropy,
     mean_tuple_risk,
@@ -265,6 +266,7 @@ __all__ = [
     "hajek",
     "hoeffding_width",
     "hold_out_bound",
+    "infonce_limit",
     "infonce_risk",
     "jackknife",
     "jensen_bound",

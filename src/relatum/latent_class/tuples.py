@@ -22,6 +22,7 @@ from .risks import class_spreads, mean_scores
 
 __all__ = [
     "full_way_losses",
+    "infonce_limit",
     "infonce_risk",
     "mean_cross_entropy",
     "mean_tuple_risk",
@@ -89,6 +90,27 @@ def infonce_risk(model: FiniteModel, *, k: int = 1) -> float:
         1.386294
     """
     return _LN2 * tuple_risk(model, "logistic", k=k)
+
+
+def infonce_limit(model: FiniteModel) -> float:
+    r"""What InfoNCE less ln k tends to with the number of negatives, in nats.
+
+    .. math:: \lim_{k \to \infty} \mathrm{InfoNCE}_k - \ln k
+              = -E\, f(x) \cdot f(x^+) + E_x \ln E_{x^-} e^{f(x) \cdot f(x^-)}
+
+    Class mates near each other, all data far apart: alignment and uniformity.
+
+    References:
+        Understanding Contrastive Representation Learning through Alignment and Uniformity on the
+        Hypersphere (Wang and Isola, 2020), Theorem 1. https://arxiv.org/abs/2005.10242
+
+    Example:
+        >>> round(infonce_limit(FiniteModel([0.5, 0.5], np.eye(2), [[0.0], [0.0]])), 12)
+        0.0
+    """
+    q = model.negative_law
+    uniformity = q @ logsumexp(model.gram, b=q, axis=1)
+    return float(uniformity - (model.similar_law * model.gram).sum())
 
 
 def tuple_spread(model: FiniteModel, *, k: int = 1) -> float:

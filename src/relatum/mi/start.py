@@ -80,9 +80,11 @@ class Start:
         return cls(gaussian, kernel, mixtures[best])
 
     def refit(self, x: Side, y: Side) -> Start:
-        """Both ratios from other rows; the shares, and what was chosen inside of them, stay."""
-        kernel = self.kernel and self.kernel.refit(x, y)
-        return Start(GaussianRatio.fit(x, y), kernel, self.shares)
+        """What has a share, from other rows; the shares, and what was chosen inside, stay."""
+        of_gaussian, of_kernel = self.shares
+        gaussian = GaussianRatio.fit(x, y) if of_gaussian else self.gaussian
+        kernel = self.kernel.refit(x, y) if self.kernel and of_kernel else self.kernel
+        return Start(gaussian, kernel, self.shares)
 
     def pairs(
         self, x: Side, y: Side, rows: Int64[np.ndarray, " b"], columns: Int64[np.ndarray, "b k"]

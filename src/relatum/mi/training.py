@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
-from ..base import Objective
+from ..base import Objective, Scores
 from ..critics import JointMLP, TwoTower
-from ..scores import sampled
+from ..scores import from_matrix, sampled
 from .fitted import Begun, Prepared, log_ratios
 from .links import Link
 from .objectives import Baselined
@@ -87,25 +87,24 @@ class Judge:
 
     def of_matrix(self, logs: Float64[np.ndarray, "m m"]) -> float:
         """At the log ratios of all pairs of the few."""
-        n = len(logs)
-        shifted = (np.arange(n)[:, None] + np.arange(n)) % n
-        return self._value(torch.from_numpy(np.take_along_axis(logs, shifted, 1)))
+        return self._value(from_matrix(self.link(torch.from_numpy(logs))))
 
     def __call__(self, begun: Tensor, network: Network) -> float:
         """At the network on top of what :meth:`begun` says."""
         with torch.no_grad():
-            return self._value(log_ratios(begun, network, self.held, self.rows, self.columns))
+            logs = log_ratios(begun, network, self.held, self.rows, self.columns)
+            scores = self.link(logs)
+            return self._value(sampled(scores[:, 0], scores[:, 1:]))
 
     def begun(self, start: Start | None) -> Tensor:
         """What the start says of the validation pairs; it stays the same."""
         return Begun(start, self.held, None)(self.rows, self.columns)
 
-    def _value(self, logs: Tensor) -> float:
-        scores = self.link(logs)
+    def _value(self, scores: Scores) -> float:
         quiet = copy.deepcopy(self.objective)
         if isinstance(quiet, nn.Module):
             quiet.eval()
-        return float(quiet(sampled(scores[:, 0], scores[:, 1:])))
+        return float(quiet(scores))
 
 
 class End(NamedTuple):
