@@ -62,6 +62,8 @@ def main() -> None:
     command = f"python benchmarks/{Path(__file__).name}"
     if options.limit != 90:
         command += f" --limit {options.limit:g}"
+    if options.threads != os.cpu_count():
+        command += f" --threads {options.threads}"
     text = page(rows, command, machine_words(machine(("numpy",)), load), setting())
     if options.largest < SIZES[-1]:
         console.print(text, markup=False, highlight=False, soft_wrap=True)

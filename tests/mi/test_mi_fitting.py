@@ -215,9 +215,11 @@ def test_validation_value_of_many_rows():
     judge = Judge(critic.objective, critic.link, critic.prepared(x, y))
     logs = critic.start.matrix(judge.held.x, judge.held.y)
     exact = float(critic.objective(from_matrix(critic.link(torch.from_numpy(logs)))))
-    assert judge._value(judge.begun(critic.start)) == pytest.approx(exact, abs=0.02)
+    assert judge.of_columns(judge.begun(critic.start)) == pytest.approx(exact, abs=0.02)
     few = critic.start.matrix(*judge.few)
-    expected = float(critic.objective(from_matrix(critic.link(torch.from_numpy(few)))))
+    f = critic.link(torch.from_numpy(few)).numpy()
+    own, others = np.diagonal(f), f[~np.eye(len(f), dtype=bool)]
+    expected = np.mean(own - 0.025 * own**2) - np.mean(others + others**2 / 2)  # RPC(1, 0.05, 1)
     assert judge.of_matrix(few) == pytest.approx(expected, abs=1e-9)
 
 

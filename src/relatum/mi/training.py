@@ -89,12 +89,15 @@ class Judge:
         """At the log ratios of all pairs of the few."""
         return self._value(from_matrix(self.link(torch.from_numpy(logs))))
 
+    def of_columns(self, logs: Tensor) -> float:
+        """At log ratios of each row with its own y, in the first column, and with others."""
+        scores = self.link(logs)
+        return self._value(sampled(scores[:, 0], scores[:, 1:]))
+
     def __call__(self, begun: Tensor, network: Network) -> float:
         """At the network on top of what :meth:`begun` says."""
         with torch.no_grad():
-            logs = log_ratios(begun, network, self.held, self.rows, self.columns)
-            scores = self.link(logs)
-            return self._value(sampled(scores[:, 0], scores[:, 1:]))
+            return self.of_columns(log_ratios(begun, network, self.held, self.rows, self.columns))
 
     def begun(self, start: Start | None) -> Tensor:
         """What the start says of the validation pairs; it stays the same."""
