@@ -32,6 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "mi": {
         "arrays", "base", "critics", "diagnostics", "losses", "objectives", "relative", "scores",
     },
+    "estimators": {"base", "mi", "objectives", "relative"},
     "training": {"distributed", "runs"},
     "report": {"runs", "probes"},
     "recipes": {
@@ -41,7 +42,9 @@ ALLOWED: dict[str, set[str]] = {
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},
-    "__init__": {"critics", "distributed", "losses", "mi", "objectives", "penalty", "relative"},
+    "__init__": {
+        "critics", "distributed", "estimators", "losses", "mi", "objectives", "penalty", "relative",
+    },
 }  # fmt: skip
 
 

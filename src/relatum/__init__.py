@@ -12,9 +12,11 @@ Objectives: ``CPC``, ``DV``, ``NWJ``, ``JS``, ``WPC``, ``RPC`` (and ``chi_square
 contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``, ``Bilinear``,
 ``TwoTower``, ``JointMLP``. Mutual information: ``estimate_mi``, ``DensityRatio``,
 ``mutual_information_matrix``. The theory of RPC: ``rpc_bounds`` and the functions of
-:mod:`relatum.relative`. Training, probes and reports live in the sub-packages and in the command
-``relatum``.
+:mod:`relatum.relative`. Arrays in, representation out, with scikit-learn's manners: ``LinearRPC``.
+Training, probes and reports live in the sub-packages and in the command ``relatum``.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from .critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
 from .distributed import Group
@@ -40,6 +42,9 @@ from .relative import (
     relative_density_ratio,
     rpc_bounds,
 )
+
+if TYPE_CHECKING:
+    from .estimators import LinearRPC as LinearRPC
 
 __version__ = "0.1.0"
 
@@ -72,3 +77,24 @@ __all__ = [
     "relative_density_ratio",
     "rpc_bounds",
 ]
+
+_ESTIMATORS = ("LinearRPC",)
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, which alone need scikit-learn, when they are asked for."""
+    if name not in _ESTIMATORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from . import estimators
+    except ModuleNotFoundError as error:
+        if error.name != "sklearn":
+            raise
+        raise ImportError(
+            f"{name} needs scikit-learn: pip install 'relatum[probes]'", name="sklearn"
+        ) from None
+    return getattr(estimators, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ESTIMATORS})

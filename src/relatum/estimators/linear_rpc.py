@@ -1,0 +1,325 @@
+"""The exact linear solution of relative predictive coding."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from ..mi import GaussianRatio
+from ..relative import check_relative_parameters, density_ratio
+from .bilinear import frames, maximise
+from .critic import BilinearForm, value
+from .inputs import first_side, other_side
+from .moments import PairMoments
+from .retrieval import Retrieved, top
+
+__all__ = ["LinearRPC"]
+
+_EXACT = 1e-10  # a correlation as near to 1 as this is 1, and rounding
+
+SideName = Literal["x", "y"]
+
+
+def _reads_once(estimator: LinearRPC) -> bool:
+    if estimator.beta > 0:
+        raise AttributeError(
+            f"partial_fit needs beta = 0, got {estimator.beta}: with beta > 0 the solution reads "
+            "every row several times; use fit with a numpy.memmap, which is read in parts"
+        )
+    return True
+
+
+class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    r"""RPC maximised exactly over bilinear critics: no training, no learning rate, no seed.
+
+    .. math:: f(x, y) = x^\top W y, \qquad
+        J(W) = E_P f - \alpha E_Q f - \tfrac\beta2 E_P f^2 - \tfrac\gamma2 E_Q f^2
+
+    P is the empirical law of the pairs and Q the product of its marginals: all n² pairs, own pairs
+    included, so that J is a concave quadratic with a maximum for every β >= 0 and γ > 0.
+
+    **β = 0.** With uncentred moments :math:`S_{xx} = E xx^\top` and means m,
+
+    .. math:: \nabla J = S_{xy} - \alpha m_x m_y^\top - \gamma S_{xx} W S_{yy} = 0
+        \;\Rightarrow\; W = \tfrac1\gamma S_{xx}^{-1} (S_{xy} - \alpha m_x m_y^\top) S_{yy}^{-1}
+
+    One pass over the rows, in memory (dx + dy)²; :meth:`partial_fit` takes rows as they come.
+
+    **β > 0.** Conjugate gradients solve :math:`\beta E_P[f\, xy^\top] + \gamma S_{xx} W S_{yy} =
+    S_{xy} - \alpha m_x m_y^\top` in coordinates where the second term is the identity. An
+    iteration reads the data once; nothing of size (dx dy)² is formed.
+
+    **Intercept** (the default). Both sides get a column of ones: the critic is
+    :math:`(x-m_x)^\top W (y-m_y) + a^\top(x-m_x) + b^\top(y-m_y) + c`, and no origin of the columns
+    matters. With β = 0, a = b = 0, c = (1 − α)/γ and :math:`W = \frac1\gamma C_{xx}^{-1} C_{xy}
+    C_{yy}^{-1}` in covariances, so the ratio read from it is the same for every α, γ:
+
+    .. math:: \hat r(x, y) = \gamma f + \alpha = 1 + \sum_k \rho_k u_k v_k
+
+    with canonical variables u, v and canonical correlations ρ.
+
+    **Canonical correlation analysis.** Write :math:`\Omega = S_{xx}^{1/2} W S_{yy}^{1/2}`; then
+    :math:`J = \langle \Omega, M \rangle - \frac\gamma2 \|\Omega\|^2` with the whitened cross moment
+    M, so Ω = M/γ, and its singular vectors are CCA's directions when M is the whitened
+    cross-covariance: with an intercept always, without one at α = 1 on centred data. The maximum is
+    :math:`\frac{1}{2\gamma}[(1-\alpha)^2 + \sum_k \rho_k^2]`, and by Eckart and Young the best
+    critic of rank k keeps the k largest. **Spectral contrastive loss**: it is −2 J at (0, 0, 1), so
+    CCA is its exact linear solution as well (the constant being the first direction).
+
+    Args:
+        alpha: Weight α >= 0.
+        beta: Weight β >= 0. Above 0 the critic is held near 1/β at most on related pairs.
+        gamma: Weight γ > 0.
+        ridge: Variance of independent noise that the negatives' second moments get on each column
+            of each side, in units of the side's mean variance; λ >= 0: every S within a side
+            becomes :math:`S + \lambda \bar s 1` above. 0 is the exact optimum (of least norm where
+            columns depend on each other); 0.1 is a start where columns are many for the rows.
+        rank: Number of directions kept; None: all. The optimum of that rank with β = 0; with β > 0
+            the critic of that rank nearest to the optimum in :math:`E_Q (f - f_k)^2`.
+        intercept: Whether the sides get a column of ones.
+        tolerance: Relative residual at which conjugate gradients stop.
+        max_iter: Iterations after which they give up, with a warning.
+
+    Attributes:
+        form_: The critic: centres, directions A and B, strengths s (falling), and the affine terms
+            a, b, c (zero without intercept); :math:`W = A \,\mathrm{diag}(s) B^\top`. Images
+            under A have variance 1 (second moment 1 without intercept; with a ridge, including its
+            noise). With β = 0 and an intercept, s are canonical correlations over γ.
+        weight_: W, (dx, dy).
+        value_: J on the rows of the fit, without the ridge's share.
+        n_iter_: Iterations of conjugate gradients; 1 where the closed form is the solution.
+        moments_: Moments of the rows seen.
+        n_features_in_: Columns of X.
+        n_targets_: Columns of y.
+        feature_names_in_: Names of X's columns, if it was a table with names.
+
+    Raises:
+        ValueError: If a setting is out of range, data are no finite numbers, or rows do not match.
+
+    References:
+        Self-supervised Representation Learning with Relative Predictive Coding (Tsai et al., 2021),
+        section 2. https://arxiv.org/abs/2103.11275
+        Relations between Two Sets of Variates (Hotelling, 1936).
+        Provable Guarantees for Self-Supervised Deep Learning with Spectral Contrastive Loss
+        (HaoChen et al., 2021), section 3. https://arxiv.org/abs/2106.04156
+
+    Example:
+        >>> z, noise = np.random.default_rng(0).normal(size=(2, 1000, 3))
+        >>> model = LinearRPC().fit(z, z[:, :2] + noise[:, :2])
+        >>> model.correlations_.round(1)  # √½
+        array([0.7, 0.7])
+        >>> model.transform(z).shape
+        (1000, 2)
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        gamma: float = 1.0,
+        *,
+        ridge: float = 0.0,
+        rank: int | None = None,
+        intercept: bool = True,
+        tolerance: float = 1e-11,
+        max_iter: int = 1000,
+    ) -> None:
+        self.alpha = alpha
+        self.beta = beta
+        self.gamma = gamma
+        self.ridge = ridge
+        self.rank = rank
+        self.intercept = intercept
+        self.tolerance = tolerance
+        self.max_iter = max_iter
+
+    def fit(self, X: Any, y: Any = None) -> LinearRPC:
+        """Finds the optimum.
+
+        Args:
+            X: One side, (n, dx): array, tensor, table, or ``numpy.memmap``, which is read in parts.
+            y: The other side, (n, dy), or (n,) for one column.
+        """
+        self._check_settings()
+        x = first_side(self, X, reset=True, least=2)
+        y = other_side(y, len(x), None, "LinearRPC")
+        self.n_targets_ = y.shape[1]
+        self.moments_ = PairMoments.of(x, y)
+        self._solve((x, y))
+        return self
+
+    @available_if(_reads_once)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None) -> LinearRPC:
+        """Adds rows to those seen; the result is that of :meth:`fit` on all (β = 0 only)."""
+        self._check_settings()
+        first = not hasattr(self, "moments_")
+        x = first_side(self, X, reset=first)
+        y = other_side(y, len(x), None if first else self.n_targets_, "LinearRPC")
+        self.n_targets_ = y.shape[1]
+        moments = PairMoments.of(x, y)
+        self.moments_ = moments if first else self.moments_.plus(moments)
+        self._solve(None)
+        return self
+
+    def transform(self, X: Any, side: SideName = "x") -> np.ndarray:
+        """Embeddings of rows of one side, (n, k), strongest direction first.
+
+        Inner products of embeddings of both sides are the scores, but for the affine terms.
+        """
+        rows, form = self._read(X, side), self.form_
+        left = side == "x"
+        directions = form.directions_x if left else form.directions_y
+        deviations = rows - (form.centre_x if left else form.centre_y)
+        embedded: np.ndarray = deviations @ (directions * np.sqrt(form.strengths))
+        return embedded.astype(rows.dtype, copy=False)
+
+    def similarity(self, X: Any, Y: Any) -> Float64[np.ndarray, "n m"]:
+        """The scores f(x_i, y_j) of all pairs of rows of X and rows of Y."""
+        return self.form_.matrix(self._read(X, "x"), self._read(Y, "y"))
+
+    def retrieve(self, X: Any, Y: Any, k: int = 5, side: SideName = "x") -> Retrieved:
+        """The k rows of the other side with the highest scores.
+
+        Args:
+            X: The queries, rows of `side`.
+            Y: The candidates, rows of the other side.
+            k: How many for each query.
+            side: "x" or "y".
+        """
+        other: SideName = "y" if side == "x" else "x"
+        queries, candidates = self._read(X, side), self._read(Y, other)
+
+        def scores(rows: slice) -> np.ndarray:
+            if side == "x":
+                return self.form_.matrix(queries[rows], candidates)
+            return self.form_.matrix(candidates, queries[rows]).T
+
+        return top(scores, len(queries), len(candidates), k)
+
+    def density_ratio(self, X: Any, y: Any) -> Float64[np.ndarray, " n"]:
+        r""":math:`\hat r = (\gamma f + \alpha)/(1 - \beta f)` of each pair.
+
+        It is the ratio's projection on what a bilinear critic can say, hence negative far out where
+        the law is not; nothing is clamped.
+        """
+        scores = torch.from_numpy(self.score_pairs(X, y))
+        ratio: np.ndarray = density_ratio(scores, *self._relative).numpy()
+        return ratio
+
+    def score_pairs(self, X: Any, y: Any) -> Float64[np.ndarray, " n"]:
+        """The score f(x_i, y_i) of each pair."""
+        return self.form_.pairs(*self._pair(X, y))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """J on these rows, Q being the product of their own marginals; higher is better."""
+        x, y = self._pair(X, y)
+        return value(self.form_, PairMoments.of(x, y), self._relative, (x, y))
+
+    @property
+    def weight_(self) -> Float64[np.ndarray, "dx dy"]:
+        """W, (dx, dy)."""
+        check_is_fitted(self)
+        return self.form_.weight
+
+    @property
+    def correlations_(self) -> Float64[np.ndarray, " k"]:
+        """The canonical correlations ρ, falling.
+
+        Raises:
+            AttributeError: With β > 0, or without intercept, where singular values are none.
+        """
+        check_is_fitted(self)
+        if self.beta > 0 or not self.intercept:
+            raise AttributeError(
+                f"correlations_ is read from the critic with beta=0 and intercept=True, this one "
+                f"has beta={self.beta} and intercept={self.intercept}"
+            )
+        return np.minimum(self.gamma * self.form_.strengths, 1.0)
+
+    def mutual_information(self, X: Any = None, y: Any = None) -> float:
+        r"""Mutual information of the Gaussian law with these correlations, in nats.
+
+        .. math:: I = -\tfrac12 \sum_k \log(1 - \rho_k^2)
+
+        Infinite where one side determines a direction of the other. For jointly Gaussian data with
+        ridge 0 this *is* the mutual information, in the limit of many rows (with few it is too
+        high: :func:`relatum.estimate_mi` has a method "gaussian" without that bias). For other laws
+        it is what linear dependence carries: a lower bound where each side by itself is Gaussian,
+        and otherwise a plug-in that can err either way.
+
+        Args:
+            X: New rows: the mean of their log ratio under the fitted law is read instead, which
+                overfitting lowers. None: the formula.
+            y: Their other side.
+        """
+        rho = self.correlations_
+        if X is None:
+            if (rho > 1 - _EXACT).any():
+                return math.inf
+            return float(-np.log1p(-(rho**2)).sum() / 2)
+        x, y = self._pair(X, y)
+        form = self.form_
+        ratio = GaussianRatio(
+            form.centre_x, form.centre_y, form.directions_x, form.directions_y, rho, math.nan
+        )
+        return float(ratio.log_ratio(x, y).mean())
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.form_.strengths)
+
+    @property
+    def _relative(self) -> tuple[float, float, float]:
+        return self.alpha, self.beta, self.gamma
+
+    def _check_settings(self) -> None:
+        check_relative_parameters(*self._relative)
+        if self.gamma == 0:
+            raise ValueError("gamma must be > 0: without it J of a bilinear critic has no maximum")
+        if not (math.isfinite(self.ridge) and self.ridge >= 0):
+            raise ValueError(f"ridge must be a finite number >= 0, got {self.ridge}")
+        if self.rank is not None and self.rank < 1:
+            raise ValueError(f"rank must be at least 1, or None for all, got {self.rank}")
+
+    def _solve(self, data: tuple[np.ndarray, np.ndarray] | None) -> None:
+        sides = frames(self.moments_, self.ridge, self.intercept)
+        found = maximise(self.moments_, sides, self._relative, data, self.tolerance, self.max_iter)
+        if found.residual > 10 * self.tolerance:
+            warnings.warn(
+                f"conjugate gradients left {found.residual:.1e} of the equation after "
+                f"{found.iterations} iterations (tolerance {self.tolerance:.1e}): raise max_iter, "
+                "or ridge where columns nearly depend on each other",
+                UserWarning,
+                stacklevel=3,
+            )
+        self.n_iter_ = max(1, found.iterations)
+        self.form_ = BilinearForm.of(found.weights, sides, self.rank)
+        self.value_ = value(self.form_, self.moments_, self._relative, data)
+
+    def _read(self, rows: Any, side: str) -> np.ndarray:
+        check_is_fitted(self)
+        if side not in ("x", "y"):
+            raise ValueError(f"side must be 'x' or 'y', got {side!r}")
+        if side == "x":
+            return first_side(self, rows, reset=False)
+        return other_side(rows, None, self.n_targets_, "LinearRPC")
+
+    def _pair(self, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        left = self._read(x, "x")
+        return left, other_side(y, len(left), self.n_targets_, "LinearRPC")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.multi_output = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
