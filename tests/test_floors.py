@@ -32,7 +32,10 @@ ALLOWED: dict[str, set[str]] = {
     "mi": {
         "arrays", "base", "critics", "diagnostics", "losses", "objectives", "relative", "scores",
     },
-    "estimators": {"base", "mi", "objectives", "relative"},
+    "estimators": {
+        "base", "critics", "diagnostics", "losses", "mi", "objectives", "penalty", "relative",
+        "runs", "training",
+    },
     "training": {"distributed", "runs"},
     "report": {"runs", "probes"},
     "recipes": {

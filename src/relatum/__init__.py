@@ -12,8 +12,9 @@ Objectives: ``CPC``, ``DV``, ``NWJ``, ``JS``, ``WPC``, ``RPC`` (and ``chi_square
 contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``, ``Bilinear``,
 ``TwoTower``, ``JointMLP``. Mutual information: ``estimate_mi``, ``DensityRatio``,
 ``mutual_information_matrix``. The theory of RPC: ``rpc_bounds`` and the functions of
-:mod:`relatum.relative`. Arrays in, representation out, with scikit-learn's manners: ``LinearRPC``.
-Training, probes and reports live in the sub-packages and in the command ``relatum``.
+:mod:`relatum.relative`. Arrays in, representation out, with scikit-learn's manners:
+``ContrastiveEncoder``, and ``LinearRPC``, the exact linear solution. Training, probes and reports
+live in the sub-packages and in the command ``relatum``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ from .relative import (
 )
 
 if TYPE_CHECKING:
+    from .estimators import ContrastiveEncoder as ContrastiveEncoder
     from .estimators import LinearRPC as LinearRPC
 
 __version__ = "0.1.0"
@@ -78,7 +80,7 @@ __all__ = [
     "rpc_bounds",
 ]
 
-_ESTIMATORS = ("LinearRPC",)
+_ESTIMATORS = ("ContrastiveEncoder", "LinearRPC")
 
 
 def __getattr__(name: str) -> Any:

@@ -11,10 +11,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from relatum import LinearRPC
+from relatum import ContrastiveEncoder, LinearRPC
 
 
-@parametrize_with_checks([LinearRPC(), LinearRPC(beta=0.5, ridge=0.1)])
+@parametrize_with_checks(
+    [
+        LinearRPC(),
+        LinearRPC(beta=0.5, ridge=0.1),
+        ContrastiveEncoder(steps=4, hidden=(8,), dimension=3),
+        ContrastiveEncoder("cpc", "linear", pairing="time", steps=4, dimension=3),
+    ]
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_scikit_learns_checks(estimator, check):
     check(estimator)

@@ -356,17 +356,37 @@ def test_more_columns_than_rows_is_finite_and_bounded():
     assert LinearRPC(beta=0.5).fit(x, y).value_ <= 1 / (2 * 0.5) + 1 / 2
 
 
-def test_retrieval_is_by_score():
+def test_retrieval_by_score_and_by_the_gaussian_ratio():
     x, y = related()
     model = LinearRPC().fit(x, y)
     matrix = model.similarity(x, y)
-    found = model.retrieve(x[:7], y, k=3)
+    found = model.retrieve(x[:7], y, k=3, by="score")
     np.testing.assert_array_equal(found.indices[:, 0], matrix[:7].argmax(1))
     np.testing.assert_allclose(found.scores, -np.sort(-matrix[:7], axis=1)[:, :3], rtol=1e-12)
-    back = model.retrieve(y[:5], x, k=60, side="y")
+    back = model.retrieve(y[:5], x, k=60, side="y", by="score")
     np.testing.assert_array_equal(back.indices, np.argsort(-matrix[:, :5].T, axis=1, kind="stable"))
     with pytest.raises(ValueError, match="between 1 and the 60 candidates, got 61"):
         model.retrieve(x, y, k=61)
+    with pytest.raises(ValueError, match="by must be"):
+        model.retrieve(x, y, by="cosine")
+    # The log ratio of two Gaussian laws, by their covariances.
+    z = np.column_stack([x, y])
+    whole, mean = np.cov(z.T, bias=True), z.mean(0)
+    apart = whole.copy()
+    apart[:4, 4:] = apart[4:, :4] = 0
+    best = model.retrieve(x[:3], y, k=60)
+    for i, row in enumerate(best.indices):
+        for place, j in enumerate(row):
+            d = np.concatenate([x[i], y[j]]) - mean
+            ratio = d @ (np.linalg.inv(apart) - np.linalg.inv(whole)) @ d / 2
+            ratio += (np.linalg.slogdet(apart)[1] - np.linalg.slogdet(whole)[1]) / 2
+            assert best.scores[i, place] == pytest.approx(ratio, rel=1e-8, abs=1e-8)
+    same = LinearRPC().fit(x, x)  # correlations of 1 have no such law
+    np.testing.assert_array_equal(
+        same.retrieve(x, x).indices, same.retrieve(x, x, by="score").indices
+    )
+    with pytest.raises(AttributeError, match="set ridge > 0"):
+        same.retrieve(x, x, by="gaussian")
 
 
 def test_loss_of_the_library_agrees_but_for_own_pairs():

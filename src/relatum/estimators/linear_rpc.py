@@ -19,7 +19,7 @@ from .bilinear import frames, maximise
 from .critic import BilinearForm, value
 from .inputs import first_side, other_side
 from .moments import PairMoments
-from .retrieval import Retrieved, top
+from .retrieval import Retrieved, retrieve
 
 __all__ = ["LinearRPC"]
 
@@ -185,24 +185,33 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """The scores f(x_i, y_j) of all pairs of rows of X and rows of Y."""
         return self.form_.matrix(self._read(X, "x"), self._read(Y, "y"))
 
-    def retrieve(self, X: Any, Y: Any, k: int = 5, side: SideName = "x") -> Retrieved:
-        """The k rows of the other side with the highest scores.
+    def retrieve(
+        self,
+        X: Any,
+        Y: Any,
+        k: int = 5,
+        side: SideName = "x",
+        by: Literal["gaussian", "score"] | None = None,
+    ) -> Retrieved:
+        """The k rows of the other side that belong to a row most likely.
 
         Args:
             X: The queries, rows of `side`.
             Y: The candidates, rows of the other side.
             k: How many for each query.
             side: "x" or "y".
+            by: "score" ranks by f. "gaussian" by the log ratio of the Gaussian law with these
+                correlations, which also sees how far out a candidate lies: a long vector has high
+                scores with many, and a high ratio with its partner alone. None: "gaussian" where
+                there is one (β = 0, an intercept, no correlation of 1), otherwise "score".
         """
         other: SideName = "y" if side == "x" else "x"
         queries, candidates = self._read(X, side), self._read(Y, other)
-
-        def scores(rows: slice) -> np.ndarray:
-            if side == "x":
-                return self.form_.matrix(queries[rows], candidates)
-            return self.form_.matrix(candidates, queries[rows]).T
-
-        return top(scores, len(queries), len(candidates), k)
+        if by not in ("gaussian", "score", None):
+            raise ValueError(f"by must be 'gaussian', 'score' or None, got {by!r}")
+        if by == "gaussian" or (by is None and self._has_law()):
+            return retrieve(self.gaussian_.matrix, queries, candidates, k, side)
+        return retrieve(self.form_.matrix, queries, candidates, k, side)
 
     def density_ratio(self, X: Any, y: Any) -> Float64[np.ndarray, " n"]:
         r""":math:`\hat r = (\gamma f + \alpha)/(1 - \beta f)` of each pair.
@@ -242,7 +251,25 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 f"correlations_ is read from the critic with beta=0 and intercept=True, this one "
                 f"has beta={self.beta} and intercept={self.intercept}"
             )
-        return np.minimum(self.gamma * self.form_.strengths, 1.0)
+        rho: np.ndarray = self.gamma * self.form_.strengths
+        return np.where(rho > 1 - _EXACT, 1.0, rho)
+
+    @property
+    def gaussian_(self) -> GaussianRatio:
+        """The density ratio of the Gaussian law with these correlations and moments.
+
+        Raises:
+            AttributeError: Where there are no correlations, or one is 1.
+        """
+        form, rho = self.form_, self.correlations_
+        if not self._has_law():
+            raise AttributeError("a correlation is 1, which has no density: set ridge > 0")
+        return GaussianRatio(
+            form.centre_x, form.centre_y, form.directions_x, form.directions_y, rho, math.nan
+        )
+
+    def _has_law(self) -> bool:
+        return self.beta == 0 and self.intercept and not (self.correlations_ == 1).any()
 
     def mutual_information(self, X: Any = None, y: Any = None) -> float:
         r"""Mutual information of the Gaussian law with these correlations, in nats.
@@ -262,15 +289,8 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         rho = self.correlations_
         if X is None:
-            if (rho > 1 - _EXACT).any():
-                return math.inf
-            return float(-np.log1p(-(rho**2)).sum() / 2)
-        x, y = self._pair(X, y)
-        form = self.form_
-        ratio = GaussianRatio(
-            form.centre_x, form.centre_y, form.directions_x, form.directions_y, rho, math.nan
-        )
-        return float(ratio.log_ratio(x, y).mean())
+            return math.inf if (rho == 1).any() else float(-np.log1p(-(rho**2)).sum() / 2)
+        return float(self.gaussian_.log_ratio(*self._pair(X, y)).mean())
 
     @property
     def _n_features_out(self) -> int:

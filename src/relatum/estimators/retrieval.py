@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
-__all__ = ["Retrieved", "partner_ranks", "recall_at", "top"]
+__all__ = ["Retrieved", "partner_ranks", "recall_at", "retrieve"]
 
 _BLOCK = 1 << 22  # scores held at a time
 
 Scores = Callable[[slice], Float64[np.ndarray, "b m"]]
 """The scores of some queries against all candidates."""
+
+Matrix = Callable[[Any, Any], Float64[np.ndarray, "n m"]]
+"""The scores of all rows of x and of y."""
 
 
 class Retrieved(NamedTuple):
@@ -28,17 +31,25 @@ class Retrieved(NamedTuple):
     scores: Float64[np.ndarray, "n k"]
 
 
-def top(scores: Scores, queries: int, candidates: int, k: int) -> Retrieved:
+def retrieve(matrix: Matrix, queries: Any, candidates: Any, k: int, side: str) -> Retrieved:
     """The k best candidates of each query.
+
+    Args:
+        matrix: The scores of all rows of x and of y.
+        queries: Rows of `side`.
+        candidates: Rows of the other.
+        k: How many.
+        side: "x" or "y".
 
     Raises:
         ValueError: If k is not between 1 and the number of candidates.
     """
-    if not 1 <= k <= candidates:
-        raise ValueError(f"k must be between 1 and the {candidates} candidates, got {k}")
+    if not 1 <= k <= len(candidates):
+        raise ValueError(f"k must be between 1 and the {len(candidates)} candidates, got {k}")
     found = []
-    for rows in _blocks(queries, candidates):
-        block = scores(rows)
+    for rows in _blocks(len(queries), len(candidates)):
+        part = queries[rows]
+        block = matrix(part, candidates) if side == "x" else matrix(candidates, part).T
         order = np.argsort(-block, axis=1, kind="stable")[:, :k]
         found.append((order, np.take_along_axis(block, order, 1)))
     indices, best = (np.concatenate(part) for part in zip(*found, strict=True))
