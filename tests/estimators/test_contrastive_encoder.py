@@ -23,6 +23,7 @@ from relatum import (
     JointMLP,
     LinearRPC,
 )
+from relatum.estimators.fitting import batches
 from relatum.estimators.pairs import Pair
 from relatum.objectives import OBJECTIVES
 
@@ -116,6 +117,23 @@ def test_sides_of_one_kind_are_contrasted_as_views():
         np.testing.assert_array_equal(model.transform(x), model.transform(x, side="y"))
         assert model.similarity(x).shape == (64, 64)
         assert math.isfinite(model.score(x, **data))
+
+
+def test_rows_of_one_class_are_no_negatives():
+    x, _ = sides(40)
+    labels = np.arange(40) // 5
+    settings = {**QUICK, "batch_size": 40, "valid_fraction": 0}
+    model = ContrastiveEncoder("cpc", pairing="classes", **settings).fit(x, labels)
+    [pair] = batches(model._new_pairs(x, labels, None), 40, model.seed)
+    u, v = (model.networks_.embed(side, "x").detach() for side in (pair.x, pair.y))
+    z, of = torch.cat([u, v]), np.tile(pair.ids, 2)
+    z = z / z.norm(dim=1, keepdim=True) / math.sqrt(0.1)
+    terms = []
+    for i in range(80):  # SimCLR's sum, with rows of the anchor's class left out
+        own = z[i] @ z[(i + 40) % 80]
+        others = z[torch.from_numpy(of != of[i])] @ z[i]
+        terms.append(own - torch.cat([own[None], others]).logsumexp(0) + math.log(1 + len(others)))
+    assert model.score(x, labels) == pytest.approx(float(torch.stack(terms).mean()), rel=1e-4)
 
 
 def test_classes_come_together():
@@ -254,7 +272,7 @@ def test_what_a_file_cannot_hold(tmp_path):
     again = ContrastiveEncoder.load(path, encoder=nn.Linear(6, 3))
     np.testing.assert_array_equal(again.transform(x), model.transform(x))
     path.write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="damaged or no saved encoder"):
+    with pytest.raises(ValueError, match="damaged or no saved estimator"):
         ContrastiveEncoder.load(path)
     with pytest.raises(FileNotFoundError):
         ContrastiveEncoder.load(tmp_path / "none.pt")

@@ -56,6 +56,23 @@ def test_any_container(model):
     np.testing.assert_allclose(column, clone(model).fit(x, y[:, :1]).transform(x))
 
 
+def test_saved_and_loaded(tmp_path):
+    x, y = sides()
+    table = pd.DataFrame(x, columns=list("abcde"))
+    model = LinearRPC(0.5, rank=2).fit(table, pd.DataFrame(y, columns=list("uvw")))
+    model.save(tmp_path / "model.pt")
+    again = LinearRPC.load(tmp_path / "model.pt")
+    assert again.get_params() == model.get_params() and again.value_ == model.value_
+    np.testing.assert_array_equal(again.transform(table), model.transform(table))
+    assert list(again.feature_names_in_) == list("abcde")
+    assert list(again.target_names_in_) == list("uvw")
+    np.testing.assert_array_equal(
+        again.partial_fit(table, y).weight_, model.partial_fit(table, y).weight_
+    )
+    with pytest.raises(ValueError, match="holds no ContrastiveEncoder"):
+        ContrastiveEncoder.load(tmp_path / "model.pt")
+
+
 def test_missing_values_are_refused_by_name():
     x, y = sides()
     x[3, 1] = np.nan

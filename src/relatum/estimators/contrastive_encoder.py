@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from ..base import Objective
 from ..training import build_optimizer
 from . import saving
-from .fitting import Regime, fit_networks, split_rows, validate
-from .inputs import first_side, other_side
+from .fitting import History, Regime, fit_networks, split_rows, validate
+from .inputs import first_side, keep_names, other_side
 from .measures import measures, mutual_information
 from .networks import Networks, objective_of
 from .pairs import Augmentation, ClassPairs, Pairs, class_codes, pairs_of
@@ -91,6 +91,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         n_features_in_: Columns of X.
         n_targets_: Columns of the second side; None without one.
         feature_names_in_: Names of X's columns, if it was a table with names.
+        target_names_in_: The same of the second side.
 
     Raises:
         ValueError: If a setting is out of range, data are no finite numbers, or rows do not match.
@@ -170,6 +171,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self._check_settings()
         x = first_side(self, X, reset=True, least=_LEAST)
         second, labels = self._other(x, y, None)
+        keep_names(self, None if second is None else y)
         codes = None if groups is None else class_codes("groups", groups, len(x))
         train, valid = split_rows(
             len(x), self.valid_fraction, None if codes is None else codes.numpy(), self.seed,
@@ -289,8 +291,21 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         Raises:
             ValueError: If the file is no such encoder, or such an argument is missing.
         """
-        model: ContrastiveEncoder = saving.load(cls, Path(path), given)
+        model: ContrastiveEncoder = saving.load((cls,), Path(path), given)
         return model
+
+    def _state(self) -> dict[str, Any]:
+        scalings = [None if s is None else s.tolist() for s in (self.scaling_x_, self.scaling_y_)]
+        networks = self.networks_.state_dict()
+        return {"scalings": scalings, "history": tuple(self.history_), "networks": networks}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        first, second = state["scalings"]
+        self.scaling_x_ = np.array(first)
+        self.scaling_y_ = None if second is None else np.array(second)
+        self.history_ = History(*state["history"])
+        self._build()
+        self.networks_.load_state_dict(state["networks"])
 
     def _other(
         self, x: np.ndarray, y: Any, width: int | None

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sklearn.utils.validation import check_array, validate_data
 
-__all__ = ["first_side", "other_side"]
+__all__ = ["first_side", "keep_names", "other_side"]
 
 
 def first_side(estimator: Any, x: Any, *, reset: bool, least: int = 1) -> np.ndarray:
@@ -23,6 +23,15 @@ def first_side(estimator: Any, x: Any, *, reset: bool, least: int = 1) -> np.nda
     )  # fmt: skip
     _check_finite("X", table, getattr(estimator, "feature_names_in_", None))
     return np.asarray(table)
+
+
+def keep_names(estimator: Any, y: Any) -> None:
+    """Keeps the names of y's columns as `target_names_in_`, if all are text."""
+    names = getattr(y, "columns", None)
+    if names is not None and all(isinstance(name, str) for name in names):
+        estimator.target_names_in_ = np.asarray(names, dtype=object)
+    elif hasattr(estimator, "target_names_in_"):
+        del estimator.target_names_in_
 
 
 def other_side(y: Any, rows: int | None, width: int | None, who: str) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..mi import GaussianRatio
 from ..relative import check_relative_parameters, density_ratio
+from . import saving
 from .bilinear import frames, maximise
 from .critic import BilinearForm, value
-from .inputs import first_side, other_side
+from .inputs import first_side, keep_names, other_side
 from .moments import PairMoments
 from .retrieval import Retrieved, retrieve
 
@@ -100,6 +102,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         n_features_in_: Columns of X.
         n_targets_: Columns of y.
         feature_names_in_: Names of X's columns, if it was a table with names.
+        target_names_in_: The same of y.
 
     Raises:
         ValueError: If a setting is out of range, data are no finite numbers, or rows do not match.
@@ -150,6 +153,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         self._check_settings()
         x = first_side(self, X, reset=True, least=2)
+        keep_names(self, y)
         y = other_side(y, len(x), None, "LinearRPC")
         self.n_targets_ = y.shape[1]
         self.moments_ = PairMoments.of(x, y)
@@ -291,6 +295,31 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if X is None:
             return math.inf if (rho == 1).any() else float(-np.log1p(-(rho**2)).sum() / 2)
         return float(self.gaussian_.log_ratio(*self._pair(X, y)).mean())
+
+    def save(self, path: str | Path) -> None:
+        """Writes settings and solution to one file, from which :meth:`load` runs no code."""
+        check_is_fitted(self)
+        saving.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> LinearRPC:
+        """The solution that was saved.
+
+        Raises:
+            ValueError: If the file is no such solution.
+        """
+        model: LinearRPC = saving.load((cls,), Path(path), {})
+        return model
+
+    def _state(self) -> dict[str, Any]:
+        parts = {"form_": saving.packed(self.form_), "moments_": saving.packed(self.moments_)}
+        return {**parts, "value_": self.value_, "n_iter_": self.n_iter_}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        form: BilinearForm = saving.unpacked(BilinearForm, state["form_"])
+        moments: PairMoments = saving.unpacked(PairMoments, state["moments_"])
+        self.form_, self.moments_ = form, moments
+        self.value_, self.n_iter_ = state["value_"], state["n_iter_"]
 
     @property
     def _n_features_out(self) -> int:

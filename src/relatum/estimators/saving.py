@@ -1,4 +1,4 @@
-"""An encoder as one file of plain values and tensors."""
+"""A fitted estimator as one file of plain values and tensors, from which no code is run."""
 
 from __future__ import annotations
 
@@ -7,78 +7,88 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import nn
 
 from ..objectives import OBJECTIVES
 from ..runs import atomic_write
 
-__all__ = ["load", "save"]
+__all__ = ["load", "packed", "save", "unpacked"]
 
 FORMAT: Final = 1
-_FITTED: Final = ("n_features_in_", "n_targets_", "feature_names_in_", "scaling_x_", "scaling_y_")
+_NAMES: Final = ("feature_names_in_", "target_names_in_")
+_FITTED: Final = ("n_features_in_", "n_targets_", *_NAMES)
 
 
 def save(model: Any, path: Path) -> None:
-    """Writes the settings, what was fitted, and the networks' tensors."""
-    plain, given = {}, []
+    """Writes the settings and what was fitted; the model's own part is its ``_state()``."""
+    settings, given = {}, []
     for name, value in model.get_params(deep=False).items():
         if _is_plain(value):
-            plain[name] = value
+            settings[name] = value
         elif name == "objective" and (known := _objective(value)):
-            plain[name] = known
+            settings[name] = known
         else:
             given.append(name)
     fitted = {name: getattr(model, name) for name in _FITTED if hasattr(model, name)}
-    state = {
+    fitted |= {name: list(fitted[name]) for name in _NAMES if name in fitted}
+    whole = {
         "format": FORMAT,
         "class": type(model).__name__,
-        "settings": plain,
+        "settings": settings,
         "given": given,
-        "fitted": {
-            name: value if _is_plain(value) else value.tolist() for name, value in fitted.items()
-        },
-        "history": tuple(model.history_),
-        "networks": model.networks_.state_dict(),
+        "fitted": fitted,
+        "state": model._state(),
     }
     buffer = io.BytesIO()
-    torch.save(state, buffer)
+    torch.save(whole, buffer)
     atomic_write(path, buffer.getvalue())
 
 
-def load(cls: type, path: Path, given: dict[str, Any]) -> Any:
-    """The encoder of a file."""
-    import numpy as np
+def load(classes: tuple[type, ...], path: Path, given: dict[str, Any]) -> Any:
+    """The estimator of a file, of one of these classes.
 
-    from .fitting import History
-
+    Raises:
+        ValueError: If the file holds none of them, or an argument that it cannot hold is missing.
+    """
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        whole = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
     except Exception as error:  # zip, pickle and torch's own errors alike mean "not such a file"
-        raise ValueError(f"{path} is damaged or no saved encoder") from error
-    if not isinstance(state, dict) or state.get("class") != cls.__name__:
-        raise ValueError(f"{path} holds no {cls.__name__}")
-    if state["format"] != FORMAT:
-        raise ValueError(f"{path} has format {state['format']}, this version reads {FORMAT}")
-    if missing := set(state["given"]) - set(given):
+        raise ValueError(f"{path} is damaged or no saved estimator") from error
+    known = {cls.__name__: cls for cls in classes}
+    if not isinstance(whole, dict) or whole.get("class") not in known:
+        raise ValueError(f"{path} holds no {' or '.join(known)}")
+    if whole["format"] != FORMAT:
+        raise ValueError(f"{path} has format {whole['format']}; this version reads {FORMAT}")
+    if missing := sorted(set(whole["given"]) - set(given)):
         raise ValueError(
-            f"{path} cannot hold {', '.join(sorted(missing))}: pass the same as load(path, "
-            f"{sorted(missing)[0]}=...)"
+            f"{path} cannot hold {', '.join(missing)}: pass the same as load(path, "
+            f"{missing[0]}=...)"
         )
-    settings = dict(state["settings"])
-    if isinstance(known := settings.get("objective"), dict):
-        settings["objective"] = OBJECTIVES[known.pop("name")](**known)
-    model = cls(**{**settings, **given})
-    for name, value in state["fitted"].items():
-        setattr(model, name, np.array(value) if isinstance(value, list) else value)
-    if "feature_names_in_" in state["fitted"]:
-        model.feature_names_in_ = model.feature_names_in_.astype(object)
-    model.history_ = History(*state["history"])
-    model._build()
-    model.networks_.load_state_dict(state["networks"])
+    settings = whole["settings"]
+    if isinstance(objective := settings.get("objective"), dict):
+        settings["objective"] = OBJECTIVES[objective.pop("name")](**objective)
+    model = known[whole["class"]](**{**settings, **given})
+    for name, value in whole["fitted"].items():
+        setattr(model, name, np.array(value, dtype=object) if name in _NAMES else value)
+    model._restore(whole["state"])
     return model
+
+
+def packed(value: Any) -> dict[str, Any]:
+    """A dataclass of arrays and numbers as tensors and numbers."""
+    return {
+        f.name: torch.from_numpy(v) if isinstance(v := getattr(value, f.name), np.ndarray) else v
+        for f in fields(value)
+    }
+
+
+def unpacked(cls: Any, values: dict[str, Any]) -> Any:
+    """The dataclass that was :func:`packed`."""
+    return cls(**{k: v.numpy() if isinstance(v, torch.Tensor) else v for k, v in values.items()})
 
 
 def _is_plain(value: Any) -> bool:
