@@ -39,9 +39,9 @@ ALLOWED: dict[str, set[str]] = {
     "training": {"distributed", "runs"},
     "report": {"runs", "probes"},
     "recipes": {
-        "base", "critics", "data", "diagnostics", "distributed", "losses", "mi", "models",
-        "objectives", "penalty", "probes", "relative", "report", "runs", "scores", "settings",
-        "training",
+        "base", "critics", "data", "diagnostics", "distributed", "estimators", "losses", "mi",
+        "models", "objectives", "penalty", "probes", "relative", "report", "runs", "scores",
+        "settings", "training",
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},

@@ -389,6 +389,22 @@ def test_retrieval_by_score_and_by_the_gaussian_ratio():
         same.retrieve(x, x, by="gaussian")
 
 
+def test_measures_are_those_of_loops():
+    x, y = related(n=120)
+    model = LinearRPC(ridge=0.1).fit(x[:80], y[:80])
+    found = model.measures(x[80:], y[80:])
+    ratios = model.gaussian_.matrix(x[80:], y[80:])
+    ranks = [1 + sum(ratios[i, j] > ratios[i, i] for j in range(40)) for i in range(40)]
+    assert found["mean_rank"] == pytest.approx(np.mean(ranks))
+    assert found["recall@5"] == pytest.approx(np.mean([rank <= 5 for rank in ranks]))
+    assert found["objective"] == model.score(x[80:], y[80:])
+    assert found["mutual_information"] == pytest.approx(np.diag(ratios).mean())
+    u, v = model.transform(x[80:]), model.transform(y[80:], "y")
+    cosines = (u * v).sum(1) / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1)
+    assert found["alignment"] == pytest.approx(np.mean(2 - 2 * cosines), rel=1e-6)
+    assert "mutual_information" not in LinearRPC(beta=0.1).fit(x, y).measures(x, y)
+
+
 def test_loss_of_the_library_agrees_but_for_own_pairs():
     """The objective is RPC's own: its value on all n² pairs, written by moments."""
     from relatum.base import Moments

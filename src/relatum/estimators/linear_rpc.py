@@ -20,8 +20,9 @@ from . import saving
 from .bilinear import frames, maximise
 from .critic import BilinearForm, value
 from .inputs import first_side, keep_names, other_side
+from .measures import shape
 from .moments import PairMoments
-from .retrieval import Retrieved, retrieve
+from .retrieval import Retrieved, partner_ranks, recall_at, retrieve
 
 __all__ = ["LinearRPC"]
 
@@ -235,6 +236,27 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """J on these rows, Q being the product of their own marginals; higher is better."""
         x, y = self._pair(X, y)
         return value(self.form_, PairMoments.of(x, y), self._relative, (x, y))
+
+    def measures(self, X: Any, y: Any) -> dict[str, float]:
+        """How well partners among these rows find each other, and how their embeddings look.
+
+        Returns:
+            ``objective`` (:meth:`score`); ``recall@1``, ``@5``, ``@10`` and ``mean_rank`` by the
+            ranking of :meth:`retrieve`; ``alignment``, ``uniformity`` and ``effective_rank``
+            (:mod:`relatum.diagnostics`); ``mutual_information`` where there is a Gaussian law.
+        """
+        left, right = self._pair(X, y)
+        matrix = self.gaussian_.matrix if self._has_law() else self.form_.matrix
+        found = {
+            "objective": self.score(X, y),
+            **recall_at(partner_ranks(lambda rows: matrix(left[rows], right), len(left))),
+            **shape(
+                torch.from_numpy(self.transform(X)), torch.from_numpy(self.transform(y, side="y"))
+            ),
+        }
+        if self._has_law():
+            found["mutual_information"] = self.mutual_information(X, y)
+        return found
 
     @property
     def weight_(self) -> Float64[np.ndarray, "dx dy"]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from ..base import InformationObjective
 from ..diagnostics import alignment, effective_rank, uniformity
@@ -12,7 +14,7 @@ from .networks import Networks
 from .pairs import Pairs
 from .retrieval import partner_ranks, recall_at
 
-__all__ = ["measures", "mutual_information"]
+__all__ = ["measures", "mutual_information", "shape"]
 
 
 def measures(networks: Networks, pairs: Pairs, size: int, seed: int) -> dict[str, float]:
@@ -26,13 +28,20 @@ def measures(networks: Networks, pairs: Pairs, size: int, seed: int) -> dict[str
     found = {
         "objective": validate(networks, pairs, size, seed),
         **recall_at(ranks),
-        "alignment": float(alignment(left, right)) if left.shape == right.shape else float("nan"),
-        "uniformity": float(uniformity(right)),
-        "effective_rank": float(effective_rank(right)),
+        **shape(left, right),
     }
     if isinstance(networks.loss.objective, InformationObjective):
         found["mutual_information"] = mutual_information(networks, pairs, size, seed)
     return found
+
+
+def shape(left: Float[Tensor, "n d"], right: Float[Tensor, "n d"]) -> dict[str, float]:
+    """Alignment of partners, and how the right side's embeddings fill their space."""
+    return {
+        "alignment": float(alignment(left, right)),
+        "uniformity": float(uniformity(right)),
+        "effective_rank": float(effective_rank(right)),
+    }
 
 
 def mutual_information(networks: Networks, pairs: Pairs, size: int, seed: int) -> float:
