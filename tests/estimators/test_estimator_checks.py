@@ -73,6 +73,18 @@ def test_saved_and_loaded(tmp_path):
         ContrastiveEncoder.load(tmp_path / "model.pt")
 
 
+@pytest.mark.parametrize("model", [LinearRPC(), ContrastiveEncoder(steps=20, dimension=2)])
+def test_tables_are_matched_by_their_index(model):
+    x, y = (pd.DataFrame(side, index=[f"r{i}" for i in range(80)]) for side in sides())
+    expected = clone(model).fit(x.to_numpy(), y).score(x.to_numpy(), y)
+    with pytest.warns(UserWarning, match="rows of y were put in the order of x's index"):
+        fitted = clone(model).fit(x, y[::-1])
+    with pytest.warns(UserWarning, match="put in the order"):
+        assert fitted.score(x, y.sample(frac=1, random_state=0)) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="different indexes: 80 labels only in x"):
+        clone(model).fit(x, y.reset_index(drop=True))
+
+
 def test_missing_values_are_refused_by_name():
     x, y = sides()
     x[3, 1] = np.nan

@@ -20,7 +20,7 @@ from ..base import Objective
 from ..training import build_optimizer
 from . import saving
 from .fitting import History, Regime, fit_networks, split_rows, validate
-from .inputs import first_side, keep_names, other_side
+from .inputs import first_side, keep_names, matched, other_side
 from .measures import measures, mutual_information
 from .networks import Networks, objective_of
 from .pairs import Augmentation, ClassPairs, Pairs, class_codes, pairs_of
@@ -170,6 +170,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """
         self._check_settings()
         x = first_side(self, X, reset=True, least=_LEAST)
+        y, groups = matched(X, y), matched(X, groups, "groups")
         second, labels = self._other(x, y, None)
         keep_names(self, None if second is None else y)
         codes = None if groups is None else class_codes("groups", groups, len(x))
@@ -198,6 +199,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self._check_settings()
         first = not hasattr(self, "networks_")
         x = first_side(self, X, reset=first, least=2)
+        y, groups = matched(X, y), matched(X, groups, "groups")
         second, labels = self._other(x, y, None if first else self.n_targets_)
         if first:
             self._begin(x, second)
@@ -413,6 +415,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _new_pairs(self, X: Any, y: Any, groups: Any) -> Pairs:
         x = self._read(X, "x")
+        y, groups = matched(X, y), matched(X, groups, "groups")
         second, labels = self._other(x, y, self.n_targets_)
         codes = None if groups is None else class_codes("groups", groups, len(x))
         return self._pairs(self._tensors(x, second), self._given(labels, codes), np.arange(len(x)))

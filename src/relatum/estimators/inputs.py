@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.utils.validation import check_array, validate_data
 
-__all__ = ["first_side", "keep_names", "other_side"]
+from ..mi.columns import aligned
+
+__all__ = ["first_side", "keep_names", "matched", "other_side"]
 
 
 def first_side(estimator: Any, x: Any, *, reset: bool, least: int = 1) -> np.ndarray:
@@ -23,6 +26,18 @@ def first_side(estimator: Any, x: Any, *, reset: bool, least: int = 1) -> np.nda
     )  # fmt: skip
     _check_finite("X", table, getattr(estimator, "feature_names_in_", None))
     return np.asarray(table)
+
+
+def matched(x: Any, other: Any, name: str = "y") -> Any:
+    """`other` in the order of x's index, where both are pandas objects; warns if that moved rows.
+
+    Raises:
+        ValueError: If the two indexes hold different labels.
+    """
+    other, notes = aligned(x, other, name)
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=4)
+    return other
 
 
 def keep_names(estimator: Any, y: Any) -> None:

@@ -19,7 +19,7 @@ from ..relative import check_relative_parameters, density_ratio
 from . import saving
 from .bilinear import frames, maximise
 from .critic import BilinearForm, value
-from .inputs import first_side, keep_names, other_side
+from .inputs import first_side, keep_names, matched, other_side
 from .measures import shape
 from .moments import PairMoments
 from .retrieval import Retrieved, partner_ranks, recall_at, retrieve
@@ -153,7 +153,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             y: The other side, (n, dy), or (n,) for one column.
         """
         self._check_settings()
-        x = first_side(self, X, reset=True, least=2)
+        x, y = first_side(self, X, reset=True, least=2), matched(X, y)
         keep_names(self, y)
         y = other_side(y, len(x), None, "LinearRPC")
         self.n_targets_ = y.shape[1]
@@ -166,7 +166,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Adds rows to those seen; the result is that of :meth:`fit` on all (β = 0 only)."""
         self._check_settings()
         first = not hasattr(self, "moments_")
-        x = first_side(self, X, reset=first)
+        x, y = first_side(self, X, reset=first), matched(X, y)
         y = other_side(y, len(x), None if first else self.n_targets_, "LinearRPC")
         self.n_targets_ = y.shape[1]
         moments = PairMoments.of(x, y)
@@ -384,7 +384,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return other_side(rows, None, self.n_targets_, "LinearRPC")
 
     def _pair(self, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        left = self._read(x, "x")
+        left, y = self._read(x, "x"), matched(x, y)
         return left, other_side(y, len(left), self.n_targets_, "LinearRPC")
 
     def __sklearn_tags__(self) -> Any:
