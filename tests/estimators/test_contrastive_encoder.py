@@ -33,6 +33,9 @@ QUICK = {
 }  # fmt: skip
 
 
+SHORT = {**QUICK, "steps": 30, "batch_size": 32}
+
+
 def sides(n=300, seed=0, noise=0.3):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, 3))
@@ -108,7 +111,7 @@ def test_sides_of_one_kind_are_contrasted_as_views():
     ):
         data = {key: given[key] for key in ("y", "groups") if key in given}
         pairing = given.get("pairing", "rows")
-        model = ContrastiveEncoder("cpc", **QUICK, pairing=pairing, valid_fraction=0.3).fit(
+        model = ContrastiveEncoder("cpc", **SHORT, pairing=pairing, valid_fraction=0.3).fit(
             x, **data
         )
         assert len(model.networks_.towers) == 1
@@ -279,27 +282,27 @@ def test_what_a_file_cannot_hold(tmp_path):
 
 
 def test_pipeline_search_and_containers():
-    x, y = sides(200)
+    x, y = sides(120)
     labels = (x[:, 0] > 0).astype(int)
-    encoder = ContrastiveEncoder("rpc", pairing="classes", **QUICK)
+    encoder = ContrastiveEncoder("rpc", pairing="classes", **SHORT)
     pipe = make_pipeline(StandardScaler(), encoder, LogisticRegression()).fit(x, labels)
     assert pipe.score(x, labels) > 0.9
     search = GridSearchCV(
-        ContrastiveEncoder("cpc", **QUICK),
+        ContrastiveEncoder("cpc", **SHORT),
         {"encoder": ["linear", "mlp"], "temperature": [0.1, 9.0]},
         cv=2,
     ).fit(x, y)  # fmt: skip
     assert search.best_params_["temperature"] == 0.1
-    expected = ContrastiveEncoder("cpc", **QUICK).fit(x, y).transform(x)
+    expected = ContrastiveEncoder("cpc", **SHORT).fit(x, y).transform(x)
     for left, right in [
         (torch.tensor(x), torch.tensor(y)),
         (pd.DataFrame(x), pd.DataFrame(y)),
         (x.tolist(), y.tolist()),
     ]:
-        found = ContrastiveEncoder("cpc", **QUICK).fit(left, right).transform(left)
+        found = ContrastiveEncoder("cpc", **SHORT).fit(left, right).transform(left)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    column = ContrastiveEncoder("cpc", **QUICK).fit(x, y[:, 0])
-    assert column.n_targets_ == 1 and column.transform(y[:, 0], "y").shape == (200, 4)
+    column = ContrastiveEncoder("cpc", **SHORT).fit(x, y[:, 0])
+    assert column.n_targets_ == 1 and column.transform(y[:, 0], "y").shape == (120, 4)
 
 
 def test_scales_and_offsets_of_columns_do_not_matter():
