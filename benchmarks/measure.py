@@ -149,15 +149,16 @@ def machine(packages: Sequence[str]) -> dict[str, Any]:
     return {**found, "processor": names[0] if names else "unnamed", "versions": versions}
 
 
-def machine_words(found: Mapping[str, Any], load: float) -> str:
-    """One line for the page."""
+def machine_words(found: Mapping[str, Any], load: float | None = None) -> str:
+    """One line for the page; without the load where nothing is timed."""
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     where = f"{found['platform']}, {found['processors']} processors ({found['processor']})"
     if found["accelerator"] != "none":
         where += f", {found['accelerator']}"
+    busy = "" if load is None else f"; load average {load:.1f} before the start"
     return (
-        f"Machine: {where}; {found['threads']} threads for everybody; load average {load:.1f} "
-        f"before the start. Python {found['python']}, {versions}. {found['created'][:10]}."
+        f"Machine: {where}; {found['threads']} threads for everybody{busy}. "
+        f"Python {found['python']}, {versions}. {found['created'][:10]}."
     )
 
 

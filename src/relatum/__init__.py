@@ -12,15 +12,17 @@ Objectives: ``CPC``, ``DV``, ``NWJ``, ``JS``, ``WPC``, ``RPC`` (and ``chi_square
 contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``, ``Bilinear``,
 ``TwoTower``, ``JointMLP``. Mutual information: ``estimate_mi``, ``DensityRatio``,
 ``mutual_information_matrix``. The theory of RPC: ``rpc_bounds`` and the functions of
-:mod:`relatum.relative`. Arrays in, representation out, with scikit-learn's manners:
-``ContrastiveEncoder``, and ``LinearRPC``, the exact linear solution. Training, probes and reports
-live in the sub-packages and in the command ``relatum``.
+:mod:`relatum.relative`. How well the embeddings of an encoder tell classes apart: ``certify``, and
+the theory behind it, :mod:`relatum.latent_class`. Arrays in, representation out, with
+scikit-learn's manners: ``ContrastiveEncoder``, and ``LinearRPC``, the exact linear solution.
+Training, probes and reports live in the sub-packages and in the command ``relatum``.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from .critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
 from .distributed import Group
+from .latent_class import TransferCertificate, certify
 from .losses import ContrastiveLoss
 from .mi import DensityRatio, MIEstimate, estimate_mi, mutual_information_matrix
 from .objectives import (
@@ -68,7 +70,9 @@ __all__ = [
     "JointMLP",
     "Logistic",
     "MIEstimate",
+    "TransferCertificate",
     "TwoTower",
+    "certify",
     "chi_square",
     "density_ratio",
     "estimate_mi",

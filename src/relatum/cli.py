@@ -43,8 +43,14 @@ COMMANDS: Final[dict[str, Command]] = {
     "train images": Command(
         "recipes.train_images", "TrainImages", "main", "train an encoder on images"
     ),
+    "train classes": Command(
+        "recipes.train_classes", "TrainClasses", "main", "train where theory bounds the outcome"
+    ),
     "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
     "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
+    "certify": Command(
+        "recipes.certify", "Certify", "main", "say how well classes will be told apart"
+    ),
     "report": Command("recipes.report", "Report", "main", "make one HTML page from runs"),
     "objectives": Command(
         "recipes.report", "Objectives", "list_objectives", "explain the objectives"
@@ -69,6 +75,7 @@ EXAMPLES: Final = """examples:
   relatum train images --config configs/mnist5k-cpc.yaml --seed 1 --out runs/cpc-1
   relatum probe runs/rpc runs/cpc-1
   relatum report runs/rpc runs/cpc-1 --out report.html
+  relatum certify embeddings.npz --normalize --temperature 0.5 --html certificate.html
   relatum mi cells.csv --x gene1,gene2 --y drug --html cells.html
   relatum fit cells.parquet --x 'gene_*' --y 'protein_*' --out cells.pt
   relatum retrieve cells.pt --data new.parquet --k 3 --out matches.csv"""
@@ -176,9 +183,10 @@ def _command(words: Sequence[str]) -> tuple[str, list[str]]:
             return name, list(words[length:])
     subjects = [name for name in COMMANDS if name.startswith(f"{words[0]} ")]
     if subjects:
-        tried = f"{words[0]} {words[1]}" if len(words) > 1 else words[0]
-        raise UsageError(f"unknown command {tried!r}; did you mean {subjects[0]!r}?")
-    first = {name.split()[0]: name for name in COMMANDS}
+        tried = " ".join(words[:2])
+        meant = nearest(tried, subjects) or subjects[0]
+        raise UsageError(f"unknown command {tried!r}; did you mean {meant!r}?")
+    first = {name.split()[0]: name for name in reversed(COMMANDS)}
     near = first.get(nearest(words[0], first) or "")
     said = f"did you mean {near!r}?" if near else f"known are {', '.join(COMMANDS)}."
     raise UsageError(f"unknown command {words[0]!r}; {said} See relatum --help")

@@ -40,6 +40,7 @@ from .scores import (
     debiased_moments,
     explicit,
     from_matrix,
+    over_blocks,
     statistics_of_pairs,
 )
 
@@ -59,9 +60,10 @@ class ContrastiveLoss(nn.Module):
         critic: How a pair is scored, e.g. ``Cosine(temperature=0.1)``; its parameters, if any,
             are parameters of this module.
         pairing: ``"two_view"`` (SimCLR's 2N rows), ``"in_batch"`` (x_i against all y_j),
-            ``"in_batch_symmetric"`` (both directions, averaged), or None: two views, or the given
-            pairs when ``negatives=`` is passed. :mod:`relatum.scores.pairings` says which pairs
-            count as negatives in each.
+            ``"in_batch_symmetric"`` (both directions, averaged), ``"block"`` (CURL: y is (n, b, d),
+            b class mates of each x_i, and what is scored is the mean over them), or None: two
+            views, or the given pairs when ``negatives=`` is passed.
+            :mod:`relatum.scores.pairings` says which pairs count as negatives in each.
         block_size: Bounds memory: separable critics are reduced in square tiles of this side,
             joint critics this many anchors at a time, recomputed in the backward pass. It never
             changes the result. None decides by the number of scores.
@@ -162,19 +164,19 @@ class ContrastiveLoss(nn.Module):
 
         Args:
             x: One side of the pairs, (n, dx).
-            y: The other side, (n, dy).
+            y: The other side, (n, dy); (n, b, dy) in blocks.
             ids: One integer per pair; candidates with the anchor's id are not its negatives. A
                 negative number belongs to nobody else (signed hashes are negative half the time:
                 shift them).
             negatives: Given negatives instead of the batch's: (n, k, dy), k for each anchor, or
-                (m, dy), one bank shared by all.
-            negative_ids: Ids of the given negatives, of their shape without the last axis.
+                (m, dy), one bank shared by all. In blocks (n, k, b, dy) or (m, b, dy).
+            negative_ids: Ids of the given negatives, (n, k) or (m,).
             negative_mask: True where a given negative counts, (n, k) or (n, m).
             unsupported: Anything else is refused by name.
         """
         _refuse(unsupported)
         x, y = features("x", x), features("y", y)
-        _check_pair(x, y, self.group)
+        _check_pair(x, y, self.group, self._blocks)
         x, y = one_dtype(x, y)
         own = integer_ids("ids", ids, (len(x),), x)
         if negatives is None:
@@ -186,10 +188,10 @@ class ContrastiveLoss(nn.Module):
                 check_same_width(x, y)
             pairing = PAIRINGS[self.pairing or "two_view"]
             return pairing(self.critic, x, y, ids=own, block_size=self.block_size, group=self.group)
-        if self.pairing not in (None, "in_batch"):
+        if self.pairing not in (None, "in_batch", "block"):
             raise ValueError(
                 f"negatives= replaces the negatives of the batch and does not go with "
-                f"pairing={self.pairing!r}; use pairing=None or 'in_batch'"
+                f"pairing={self.pairing!r}; use pairing=None, 'in_batch' or 'block'"
             )
         return self._given(x, y, own, negatives, negative_ids, negative_mask)
 
@@ -230,19 +232,20 @@ class ContrastiveLoss(nn.Module):
                 "in other parts could not be left out; pass all embeddings to the loss itself"
             )
         self._moment_objective()
-        if not isinstance(self.critic, SeparableCritic):
+        critic = over_blocks(self.critic) if self._blocks else self.critic
+        if not isinstance(critic, SeparableCritic):
             raise TypeError(
                 f"statistics need a separable critic, such as Cosine or Bilinear; "
                 f"{type(self.critic).__name__} is not"
             )
         x, y = features("x", x), features("y", y)
-        _check_pair(x, y, ALONE)
+        _check_pair(x, y, ALONE, self._blocks)
         views = self.pairing in (None, "two_view")
         if views:
             self._check_symmetric()
             check_same_width(x, y)
         x, y = one_dtype(x, y)
-        return statistics_of_pairs(self.critic, x, y, views)
+        return statistics_of_pairs(critic, x, y, views)
 
     @eagerly
     def from_statistics(
@@ -284,14 +287,16 @@ class ContrastiveLoss(nn.Module):
     ) -> Scores:
         negatives = features("negatives", given)
         shape = tuple(negatives.shape)
-        if negatives.ndim not in (2, 3) or (negatives.ndim == 3 and shape[0] != len(x)):
+        lead = shape[: -2 if self._blocks else -1]  # (m,) or (n, k)
+        if len(lead) not in (1, 2) or (len(lead) == 2 and lead[0] != len(x)):
+            row = "b, d" if self._blocks else "d"
             raise ValueError(
-                f"negatives must be (m, d), shared by all anchors, or (n, k, d), k for each of the "
-                f"n = {len(x)} anchors; got shape {shape}"
+                f"negatives must be (m, {row}), shared by all anchors, or (n, k, {row}), k for "
+                f"each of the n = {len(x)} anchors; got shape {shape}"
             )
-        if shape[-2] == 0:
+        if 0 in shape[:-1]:
             raise ValueError(f"negatives hold no candidates: no negatives in shape {shape}")
-        if shape[-1] != y.shape[1]:
+        if shape[-1] != y.shape[-1]:
             raise ValueError(
                 f"negatives and y must have one width, got {shape} and {tuple(y.shape)}"
             )
@@ -302,17 +307,22 @@ class ContrastiveLoss(nn.Module):
                 "given negatives are matched by ids only if both ids= and negative_ids= are passed"
             )
         x, y, negatives = one_dtype(x, y, negatives)
-        candidates = integer_ids("negative_ids", negative_ids, shape[:-1], x)
-        mask = boolean_mask(negative_mask, (len(x), shape[-2]), x)
-        if negatives.ndim == 3:
+        candidates = integer_ids("negative_ids", negative_ids, lead, x)
+        mask = boolean_mask(negative_mask, (len(x), lead[-1]), x)
+        critic = over_blocks(self.critic) if self._blocks else self.critic
+        if len(lead) == 2:
             return explicit(
-                self.critic, x, y, negatives, ids=ids, negative_ids=candidates, mask=mask,
+                critic, x, y, negatives, ids=ids, negative_ids=candidates, mask=mask,
                 block_size=self.block_size, group=self.group,
             )  # fmt: skip
         return bank(
-            self.critic, x, y, negatives, ids=ids, candidate_ids=candidates, mask=mask,
+            critic, x, y, negatives, ids=ids, candidate_ids=candidates, mask=mask,
             block_size=self.block_size, group=self.group,
         )  # fmt: skip
+
+    @property
+    def _blocks(self) -> bool:
+        return self.pairing == "block"
 
     def _moment_objective(self) -> MomentObjective:
         if not isinstance(self.objective, MomentObjective):
@@ -354,7 +364,7 @@ def _refuse(unsupported: dict[str, Any]) -> None:
         raise TypeError(f"unknown argument {name!r}; the nearest is {near[0]!r}")
 
 
-def _check_pair(x: Tensor, y: Tensor, group: Group) -> None:
+def _check_pair(x: Tensor, y: Tensor, group: Group, blocks: bool) -> None:
     # Agreed upon first: a process that stopped alone would leave the others waiting.
     rows = group.rows(len(x) if x.ndim else 0)
     if group.size > 1 and 0 in rows:
@@ -363,8 +373,13 @@ def _check_pair(x: Tensor, y: Tensor, group: Group) -> None:
             "larger batch"
         )
     shapes = f"x has shape {tuple(x.shape)}, y {tuple(y.shape)}"
-    if x.ndim != 2 or y.ndim != 2:
-        raise ValueError(f"x and y must be (n, d), one row per pair: {shapes}")
+    if blocks and (x.ndim != 2 or y.ndim != 3):
+        raise ValueError(
+            f"pairing 'block' takes x (n, d) and y (n, b, d), b class mates of each row: {shapes}"
+        )
+    if not blocks and (x.ndim != 2 or y.ndim != 2):
+        more = "; for b class mates of each row, (n, b, d), use pairing='block'" * (y.ndim == 3)
+        raise ValueError(f"x and y must be (n, d), one row per pair: {shapes}{more}")
     if len(x) != len(y):
         raise ValueError(f"x and y must have one row per pair: {shapes}")
     if 0 in (*x.shape, *y.shape):

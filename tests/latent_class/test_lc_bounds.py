@@ -28,13 +28,13 @@ from relatum.latent_class.bounds import (
     mean_classifier_bound,
     views_bound,
 )
-from relatum.latent_class.bounds_margin import (
+from relatum.latent_class.bounds.margin import (
     margin_bound,
     scarf,
     sub_gaussian_bound,
     sub_gaussian_margin,
 )
-from relatum.latent_class.bounds_one_shot import (
+from relatum.latent_class.bounds.one_shot import (
     block_bound,
     curvature_bound,
     jensen_bound,

@@ -9,7 +9,7 @@ import pytest
 
 from relatum.latent_class import FiniteModel
 from relatum.latent_class.bounds import competitive_bound
-from relatum.latent_class.bounds_infonce import (
+from relatum.latent_class.bounds.infonce import (
     cross_entropy_lower,
     cross_entropy_upper,
     cross_entropy_upper_any_prior,
@@ -17,14 +17,16 @@ from relatum.latent_class.bounds_infonce import (
     published_cross_entropy_lower,
     published_cross_entropy_upper,
 )
-from relatum.latent_class.bounds_many import (
+from relatum.latent_class.bounds.many import (
     full_way_bound,
-    published_full_way_bound,
-    sub_task_bound,
-    task_prior_factor,
     top1_bound,
     tuple_bound,
     tuple_competitive_bound,
+)
+from relatum.latent_class.bounds.published import (
+    published_full_way_bound,
+    sub_task_bound,
+    task_prior_factor,
 )
 from relatum.latent_class.risks import mean_scores, noncollision_risk, spread, unsupervised_risk
 from relatum.latent_class.tuples import (

@@ -7,8 +7,8 @@ import pytest
 
 from relatum.latent_class import FiniteModel, unsupervised_risk
 from relatum.latent_class.bounds import mean_classifier_bound
-from relatum.latent_class.bounds_hold_out import hold_out_bound, pac_bayes_bound
-from relatum.latent_class.bounds_training import finite_class_bound, minimiser_gap, uniform_bound
+from relatum.latent_class.bounds.hold_out import hold_out_bound, pac_bayes_bound
+from relatum.latent_class.bounds.training import finite_class_bound, minimiser_gap, uniform_bound
 from relatum.latent_class.checks import loss_range
 from relatum.latent_class.complexity import FiniteClass, exact_complexity, mlp_complexity
 from relatum.latent_class.contraction import encoder_contraction, linear_complexity

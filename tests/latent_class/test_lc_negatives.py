@@ -64,10 +64,36 @@ def test_logistic_with_k_negatives_is_the_mean_over_draws(k, scale):
 
 def test_random_subsets_agree_with_all_of_them():
     sample = random_sample(15, (4, 5), dim=2)
-    estimate = estimated_k_negative_risk(sample, 3, "logistic", draws=500)
+    estimate = estimated_k_negative_risk(sample, 3, "logistic", draws=5000)
     expected = looped_k_negatives(sample, 3, "logistic", combinations)
     assert estimate.value == pytest.approx(expected, abs=0.03)
-    assert "500 random sets of negatives for each anchor" in estimate.notes
+    assert "5000 random sets of negatives for each anchor" in estimate.notes
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_random_subsets_of_a_given_prior(loss):
+    """The class of each negative is drawn first, then as many distinct rows beside the pair."""
+    prior, k = [0.3, 0.7], 2
+    points = random_sample(15, (4, 5), dim=2).features
+    sample = labelled_sample(points, [0] * 4 + [1] * 5, class_prior=prior)
+    scores = points @ points.T
+
+    def sets(pair):
+        for m in range(k + 1):
+            weight = math.comb(k, m) * prior[0] ** m * prior[1] ** (k - m)
+            free = [[x for x in np.flatnonzero(sample.codes == c) if x not in pair] for c in (0, 1)]
+            both = list(product(combinations(free[0], m), combinations(free[1], k - m)))
+            yield from ((weight / len(both), [*first, *second]) for first, second in both)
+
+    expected = 0.0
+    for i, j in product(range(9), repeat=2):
+        c = sample.codes[i]
+        if i != j and sample.codes[j] == c:
+            mass = prior[c] / sample.counts[c] / (sample.counts[c] - 1)
+            for weight, rows in sets((i, j)):
+                expected += mass * weight * MANY[loss](scores[i, rows] - scores[i, j])
+    estimate = estimated_k_negative_risk(sample, k, loss, draws=5000)
+    assert estimate.value == pytest.approx(expected, rel=0.01)
 
 
 def test_k_negatives_of_a_given_prior():

@@ -48,6 +48,20 @@ CLOUDS = [
 ]
 
 
+@both
+@pytest.mark.parametrize("seed", range(3))
+def test_nearly_collinear_features_change_nothing(loss, seed):
+    """Weights are free, so any invertible map of the features leaves the minimum where it is."""
+    generator = np.random.default_rng(seed)
+    points, signs, masses = cloud(generator, 60, 30, 30.0)
+    axes = np.linalg.qr(generator.normal(size=(30, 30)))[0]
+    thin = points * np.arange(1, 31.0) ** -6 @ axes
+    truth = linear_minimum(points, signs, masses, loss)
+    found = linear_minimum(thin, signs, masses, loss)
+    assert found.value == pytest.approx(truth.value, rel=1e-6, abs=1e-9)
+    assert found.attained == truth.attained
+
+
 def test_hinge_equals_the_dual_program():
     """max Σ a, 0 <= a <= m, Σ a y f = 0: nothing of it is in the code under test."""
     for points, signs, masses in [*CLOUDS, *map(task, MODELS)]:

@@ -305,6 +305,21 @@ def test_progress_is_told(method):
     assert done == sorted(done) and {of for _, of in told} == {total}
 
 
+def test_kernels_that_hardly_meet_are_no_error():
+    """In 100 columns no two rows are near: the form of chi2 is a difference of equal numbers."""
+    found = estimate_mi(*normal(200, 50, seed=7), "chi2", permutations=0, folds=2)
+    assert found.interval[0] <= 0.05
+
+
+def test_what_does_nothing_is_said():
+    x, y = normal(60, 1, 0.6)
+    said = estimate_mi(x, y, "ksg", permutations=0, folds=3, seeds=2).warnings
+    assert [text.split()[:4] for text in said] == [
+        ["folds", "does", "nothing", "for"], ["seeds", "does", "nothing", "for"]
+    ]  # fmt: skip
+    assert not estimate_mi(x, y, "ksg", permutations=0).warnings
+
+
 def test_settings_say_what_was_done():
     x, y = normal(100, 1, 0.6)
     options = {"alpha": 0.5, "beta": 0.1, "gamma": 0.9, "critic": "kernel"}

@@ -15,6 +15,7 @@ from relatum.mi import METHODS, MIEstimate
 from relatum.mi.tasks import CORE, TASKS, THREE
 from relatum.recipes.mi_benchmark import MIBenchmark, main
 from relatum.recipes.mi_benchmark.cells import run_cell
+from relatum.recipes.mi_benchmark.independence import independence
 from relatum.recipes.mi_benchmark.plan import Cell, plan
 from relatum.recipes.mi_benchmark.summary import consistency, share, summarise
 
@@ -156,7 +157,7 @@ def test_the_page_and_the_numbers_beside_it(tmp_path):
     assert second["truth"] == 0
 
 
-@pytest.mark.parametrize("preset", ["quick", "self-consistency"])
+@pytest.mark.parametrize("preset", ["quick", "self-consistency", "independence"])
 def test_80_columns_of_a_terminal_show_every_word(tmp_path, preset):
     console = Console(file=io.StringIO(), width=80)
     settings = MIBenchmark(
@@ -167,7 +168,8 @@ def test_80_columns_of_a_terminal_show_every_word(tmp_path, preset):
     text = console.file.getvalue()
     assert "…" not in text
     assert "doe-logistic" in text and "gaussian-dense-50x50" in text
-    assert ("additivity" if preset == "self-consistency" else "bias breaks it") in text
+    words = {"self-consistency": "additivity", "independence": "claims too much"}
+    assert words.get(preset, "bias breaks it") in text
 
 
 def test_a_second_call_runs_only_what_is_missing(tmp_path):
@@ -248,6 +250,31 @@ def test_relations_in_figures():
     assert processing.slack == pytest.approx(math.hypot(0.1, 0.1))
     assert additivity.gap == pytest.approx(0.25)
     assert additivity.slack == pytest.approx(math.hypot(0.1, 0.2))
+
+
+def test_claims_about_independent_sides_in_figures():
+    def seen(value, size, *warnings, error=None):
+        return record(value, rows=size, warnings=list(warnings), error=error)
+
+    fine = [seen(0.1, 200), seen(0.15, 200)]  # from 0.0 and 0.05 on
+    says = [seen(0.3, 1000, "too many columns"), seen(0.0, 1000, error="too few rows")]
+    silent = [seen(0.3, 5000), seen(0.3, 5000, "too many columns"), seen(-0.2, 5000)]
+    first, second, third = independence([*fine, *says, *silent])
+    assert (first.verdict, second.verdict, third.verdict) == ("holds", "says so", "claims too much")
+    assert (first.n, second.n, second.refused, third.n) == (2, 1, 1, 3)
+    assert (second.warned, third.warned, third.silent) == (1, 1, 1)
+    assert first.highest == pytest.approx(0.05)
+    assert third.highest == pytest.approx(0.2) and third.mean == pytest.approx(0.4 / 3)
+    [none] = independence([seen(0.0, 200, error="too few rows")])
+    assert none.verdict == "says so" and math.isnan(none.highest)
+
+
+def test_the_page_of_independence_shows_who_claims_too_much(tmp_path):
+    """A plug-in without correction invents nats in many columns of few rows."""
+    page = run(tmp_path, preset="independence", tasks="independent-50x50", rows=200, repeats=1)
+    assert "200 | 1 |" in page.read_text(encoding="utf-8")
+    assert "In 1 of 1 rows a method claims too much" in page.read_text(encoding="utf-8")
+    assert {cell.rows for cell in plan("independence", None, None, None, 1, 0)} == {200, 1000, 5000}
 
 
 def test_self_consistency_needs_a_part_of_y(tmp_path):

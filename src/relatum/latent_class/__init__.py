@@ -13,9 +13,9 @@ linear classifier on it can tell the classes apart. In the order of the theory:
   mean classifier), ``bracket`` (the best linear one), ``k_negatives``, ``sample_blocks``,
   ``estimated_spreads``; ``resampling`` (standard errors), ``intervals`` (which hold at the stated
   probability).
-* **Bounds**, one function a theorem, of numbers exact or estimated. ``bounds`` (the main chain),
-  ``bounds_one_shot``, ``bounds_margin``, ``bounds_many`` (k negatives, all classes),
-  ``bounds_infonce``, ``bounds_training`` (from a sample to its law), ``bounds_hold_out``.
+* **Bounds**: ``bounds``, one function a theorem, of numbers exact or estimated.
+* **The certificate**: ``certificate`` says for the embeddings of any encoder how well classes are
+  told apart, what of it is certain and what limits it.
 * **Complexity** of encoder classes. ``complexity``, ``complexity_linear``, ``contraction`` (from
   encoders to losses).
 * **Beneath**: ``fast`` and ``quadrature`` (sums without visiting their terms), ``blocks``,
@@ -31,53 +31,49 @@ References:
 
 from .bounds import (
     Bound,
+    block_bound,
     collision_bound,
     collision_second_order,
     competitive_bound,
-    mean_classifier_bound,
-    views_bound,
-)
-from .bounds_hold_out import (
-    hold_out_bound,
-    pac_bayes_bound,
-)
-from .bounds_infonce import (
     cross_entropy_lower,
     cross_entropy_upper,
     cross_entropy_upper_any_prior,
+    curvature_bound,
+    finite_class_bound,
+    full_way_bound,
+    hold_out_bound,
+    jensen_bound,
     jensen_gap,
+    margin_bound,
+    mean_classifier_bound,
+    minimiser_gap,
+    pac_bayes_bound,
     published_cross_entropy_lower,
     published_cross_entropy_upper,
-)
-from .bounds_many import (
-    full_way_bound,
     published_full_way_bound,
+    sandwich,
+    scarf,
+    sub_gaussian_bound,
+    sub_gaussian_margin,
     sub_task_bound,
     task_prior_factor,
     top1_bound,
     tuple_bound,
     tuple_competitive_bound,
-)
-from .bounds_margin import (
-    margin_bound,
-    scarf,
-    sub_gaussian_bound,
-    sub_gaussian_margin,
-)
-from .bounds_one_shot import (
-    block_bound,
-    curvature_bound,
-    jensen_bound,
-    sandwich,
-)
-from .bounds_training import (
-    finite_class_bound,
-    minimiser_gap,
     uniform_bound,
+    views_bound,
 )
 from .bracket import (
     SupervisedBracket,
     supervised_bracket,
+)
+from .certificate import (
+    CertificateLine,
+    FewShot,
+    PairCost,
+    TransferCertificate,
+    certify,
+    few_shot_curve,
 )
 from .collisions import (
     collision_counts,
@@ -206,15 +202,18 @@ from .tuples import (
 
 __all__ = [
     "Bound",
+    "CertificateLine",
     "Complexity",
     "Contrasts",
     "Estimate",
+    "FewShot",
     "FiniteClass",
     "FiniteModel",
     "FrobeniusBall",
     "LabelledSample",
     "LinearMinimum",
     "OperatorBall",
+    "PairCost",
     "PairRisks",
     "PairTable",
     "Pairs",
@@ -224,11 +223,13 @@ __all__ = [
     "SignedClass",
     "SupervisedBracket",
     "SupervisedRisk",
+    "TransferCertificate",
     "ball_lower_bound",
     "block_bound",
     "block_contraction",
     "bounded_difference_width",
     "candidate_contraction",
+    "certify",
     "class_covariances",
     "class_spreads",
     "collision_bound",
@@ -256,6 +257,7 @@ __all__ = [
     "estimated_spread",
     "estimated_trace",
     "exact_complexity",
+    "few_shot_curve",
     "finite_class_bound",
     "full_way_bound",
     "full_way_losses",

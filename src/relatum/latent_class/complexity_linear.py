@@ -171,7 +171,7 @@ class ScoreBall:
               \le R_S(q_F) \le B^2 \Big( \sum_j |x_j|^2 |u_j|^2 \Big)^{1/2}
 
     below by Khintchine's inequality along one axis. Much smaller than what
-    :func:`relatum.latent_class.bounds_training.encoder_contraction` makes of the class of encoders.
+    :func:`relatum.latent_class.bounds.training.encoder_contraction` makes of the class of encoders.
 
     Args:
         anchors: x_j, (M, p).

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64
 
 from .checks import check_delta
-from .estimates import Estimate, normal_estimate
-from .resampling import PARTS, grouped_jackknife
+from .estimates import Estimate, jackknife_estimate
+from .resampling import PARTS
 from .sample import LabelledSample
 
 __all__ = [
@@ -67,7 +66,7 @@ def estimated_spread(sample: LabelledSample, *, level: float = 0.95, groups: int
         >>> estimated_spread(labelled_sample(np.eye(2).repeat(3, axis=0), [0, 0, 0, 1, 1, 1])).value
         0.0
     """
-    return _estimate(sample, _spread, level, groups)
+    return jackknife_estimate(sample, _spread, level=level, groups=groups)
 
 
 def estimated_directional_spread(
@@ -80,7 +79,7 @@ def estimated_directional_spread(
         level: Nominal coverage of the interval.
         groups: Groups of the delete-a-group jackknife.
     """
-    return _estimate(sample, _directional_spread, level, groups)
+    return jackknife_estimate(sample, _directional_spread, level=level, groups=groups)
 
 
 def estimated_trace(sample: LabelledSample, *, level: float = 0.95, groups: int = 20) -> Estimate:
@@ -100,7 +99,7 @@ def estimated_trace(sample: LabelledSample, *, level: float = 0.95, groups: int 
         ValueError: If a class has fewer than three rows.
     """
     sample.require(3, "tr(ΣS)")
-    return _estimate(sample, _trace, level, groups, least=3)
+    return jackknife_estimate(sample, _trace, level=level, groups=groups, least=3)
 
 
 def spread_upper_bound(sample: LabelledSample, radius: float, delta: float = 0.05) -> float:
@@ -148,8 +147,12 @@ def _spread(sample: LabelledSample) -> float:
 
 
 def _directional_spread(sample: LabelledSample) -> float:
-    own = estimated_score_variances(sample)[np.arange(len(sample.codes)), sample.codes]
-    return float(_nu(sample) @ sample.class_means(np.sqrt(own)))
+    means = [
+        np.sqrt(((rows @ sigma) * rows).sum(1).clip(min=0)).mean()
+        for rows, sigma in zip(map(sample.rows, range(len(sample.classes))),
+                               class_covariances(sample), strict=True)
+    ]  # fmt: skip
+    return float(_nu(sample) @ np.array(means))
 
 
 def _trace(sample: LabelledSample) -> float:
@@ -164,20 +167,3 @@ def _trace(sample: LabelledSample) -> float:
         total_squares = ((rows @ (centred.T @ centred)) * rows).sum(1) - own**2
         traces.append(((total_squares - total**2 / others) / (others - 1)).mean())
     return float(_nu(sample) @ np.array(traces))
-
-
-def _estimate(
-    sample: LabelledSample,
-    statistic: Callable[[LabelledSample], float],
-    level: float,
-    groups: int,
-    least: int = 2,
-) -> Estimate:
-    return normal_estimate(
-        statistic(sample),
-        grouped_jackknife(sample, statistic, groups=groups, least=least),
-        len(sample.codes),
-        level=level,
-        method="delete-a-group jackknife",
-        notes=sample.notes,
-    )

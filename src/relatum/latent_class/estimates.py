@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from scipy.stats import norm
 
 from .pair_tables import PairTable
-from .resampling import PARTS, Part, hajek, jackknife, weighted_sum
+from .resampling import PARTS, Part, grouped_jackknife, hajek, jackknife, weighted_sum
+from .sample import LabelledSample
 
-__all__ = ["Estimate", "PairRisks", "normal_estimate", "pair_risks"]
+__all__ = ["Estimate", "PairRisks", "jackknife_estimate", "normal_estimate", "pair_risks"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,25 @@ def normal_estimate(
         raise ValueError(f"level must be in (0, 1), got {level}")
     reach = float(norm.ppf((1 + level) / 2)) * standard_error
     return Estimate(value, standard_error, value - reach, value + reach, n, level, method, notes)
+
+
+def jackknife_estimate(
+    sample: LabelledSample,
+    statistic: Callable[[LabelledSample], float],
+    *,
+    level: float = 0.95,
+    groups: int = 20,
+    least: int = 2,
+) -> Estimate:
+    """A statistic with the error of :func:`~relatum.latent_class.resampling.grouped_jackknife`."""
+    return normal_estimate(
+        statistic(sample),
+        grouped_jackknife(sample, statistic, groups=groups, least=least),
+        len(sample.codes),
+        level=level,
+        method="delete-a-group jackknife",
+        notes=sample.notes,
+    )
 
 
 @dataclass(frozen=True)

@@ -183,7 +183,7 @@ def disjoint_triplets(
     for c in range(len(weights)):
         mine = np.flatnonzero(wanted == c)
         rows[mine] = generator.permutation(np.flatnonzero(sample.codes == c))[: len(mine)]
-    x, y, z = sample.features[rows].reshape(3, number, -1)
+    x, y, z = sample.features[rows].reshape(3, number, sample.features.shape[1])
     return losses_of(loss, (x * (z - y)).sum(1))
 
 

@@ -23,6 +23,8 @@ from .sample import LabelledSample
 
 __all__ = ["estimated_infonce", "estimated_k_negative_risk"]
 
+_HELD = 1 << 20  # random numbers at a time
+
 
 def estimated_k_negative_risk(
     sample: LabelledSample,
@@ -191,39 +193,70 @@ def _drawn(
     generator: np.random.Generator,
 ) -> float:
     """The mean over anchors of random positives and sets of k negatives, all rows distinct."""
-    points, codes = sample.features, sample.codes
-    members = [np.flatnonzero(codes == c) for c in range(len(sample.classes))]
-    means = np.empty(len(codes))
-    for i, c in enumerate(codes):
-        scores = points @ points[i]
-        drawn = np.empty((draws, k))
-        for lane in range(draws):
-            j = generator.choice(members[c][members[c] != i])
-            chosen = _negatives(sample, members, k, (i, int(j)), generator)
-            drawn[lane] = scores[chosen] - scores[j]
-        means[i] = float(loss.many(torch.from_numpy(drawn)).mean())
+    points, n = sample.features, len(sample.codes)
+    means = np.empty(n)
+    step = max(1, _HELD // (draws * n))
+    for first in range(0, n, step):
+        anchors = np.arange(first, min(n, first + step))
+        lanes = np.repeat(anchors, draws)
+        positives = _class_mates(sample, lanes, generator)
+        scores = np.repeat(points[anchors] @ points.T, draws, axis=0)
+        own = scores[np.arange(len(lanes)), positives, None]
+        parts = _negatives(sample, k, np.stack([lanes, positives], axis=1), scores - own, generator)
+        losses = loss.many(torch.from_numpy(np.concatenate(parts, axis=1)))
+        means[anchors] = losses.numpy().reshape(len(anchors), draws).mean(axis=1)
     return float(sample.law @ sample.class_means(means))
+
+
+def _class_mates(
+    sample: LabelledSample, rows: Int64[np.ndarray, " L"], generator: np.random.Generator
+) -> Int64[np.ndarray, " L"]:
+    """Another row of the class of each row."""
+    order = np.argsort(sample.codes, kind="stable")
+    starts = np.cumsum(sample.counts) - sample.counts
+    codes = sample.codes[rows]
+    own = np.argsort(order)[rows] - starts[codes]
+    mate = generator.integers(0, sample.counts[codes] - 1)
+    return np.asarray(order[starts[codes] + mate + (mate >= own)])
 
 
 def _negatives(
     sample: LabelledSample,
-    members: list[Int64[np.ndarray, " m"]],
     k: int,
-    pair: tuple[int, int],
+    pairs: Int64[np.ndarray, "L 2"],
+    values: Float64[np.ndarray, "L n"],
     generator: np.random.Generator,
-) -> Int64[np.ndarray, " k"]:
-    """As many rows beside the pair: any of them, or with a prior first their classes."""
+) -> list[Float64[np.ndarray, "L m"]]:
+    """Values of k rows beside each pair, any of them or with a prior first their classes.
+
+    In columns of which some are unused (−∞), class by class.
+    """
+    # Random keys, the pair last: the rows of the smallest are a random set.
+    keys = generator.random(values.shape)
+    np.put_along_axis(keys, pairs, 1 + np.arange(2), axis=1)
     if sample.prior is None:
-        chosen = generator.choice(len(sample.codes) - 2, k, replace=False, shuffle=False)
-        for taken in sorted(pair):
-            chosen = chosen + (chosen >= taken)
-        return np.asarray(chosen)
-    rows = []
-    for c, wanted in enumerate(generator.multinomial(k, sample.prior)):
-        if wanted:
-            free = members[c][(members[c] != pair[0]) & (members[c] != pair[1])]
-            # The pair may be all that a class has.
-            free = free if len(free) else members[c]
-            again = wanted > len(free)
-            rows.append(generator.choice(free, wanted, replace=again, shuffle=False))
-    return np.concatenate(rows)
+        groups, wanted = [np.arange(len(sample.codes))], np.full((len(pairs), 1), k)
+    else:
+        groups = [np.flatnonzero(sample.codes == c) for c in range(len(sample.classes))]
+        wanted = generator.multinomial(k, sample.prior, size=len(pairs))
+    found = []
+    for group, number in zip(groups, wanted.T, strict=True):
+        free = len(group) - np.isin(pairs, group).sum(axis=1)
+        free[free == 0] = len(group)  # the pair may be all that a class has
+        most = int(number.max())
+        ranks = np.arange(most) + np.zeros_like(pairs[:, :1])
+        again = number > free  # rows repeat where there are too few
+        ranks[again] = generator.integers(0, free[again, None], (int(again.sum()), most))
+        unused = np.arange(most) >= number[:, None]
+        ranks[unused] = 0
+        rows = group[_smallest(keys[:, group], int(ranks.max(initial=0)) + 1)]
+        picked = np.take_along_axis(values, np.take_along_axis(rows, ranks, axis=1), axis=1)
+        found.append(np.where(unused, -np.inf, picked))
+    return found
+
+
+def _smallest(keys: Float64[np.ndarray, "L m"], count: int) -> Int64[np.ndarray, "L count"]:
+    """The places of the smallest keys of each lane, in order."""
+    some = np.argpartition(keys, count - 1, axis=1)[:, :count]
+    order = np.take_along_axis(keys, some, axis=1).argsort(axis=1)
+    return np.asarray(np.take_along_axis(some, order, axis=1))

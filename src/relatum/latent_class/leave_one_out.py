@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from .checks import check_positive, losses_of, many_losses_of
-from .estimates import Estimate, normal_estimate
-from .resampling import PARTS, grouped_jackknife, weighted_sum
+from .estimates import Estimate, jackknife_estimate
+from .resampling import PARTS, weighted_sum
 from .sample import LabelledSample
 
 __all__ = [
@@ -155,7 +155,7 @@ def _pairwise(sample: LabelledSample, terms: Terms, level: float, groups: int) -
         law = PARTS["noncollision"](part.weights)
         return weighted_sum(law, part.class_means(terms(leave_one_out_margins(part))))
 
-    return _estimate(sample, statistic, level, groups)
+    return jackknife_estimate(sample, statistic, level=level, groups=groups)
 
 
 def _full(sample: LabelledSample, terms: Terms, level: float, groups: int) -> Estimate:
@@ -166,17 +166,4 @@ def _full(sample: LabelledSample, terms: Terms, level: float, groups: int) -> Es
         others = margins[np.arange(margins.shape[1]) != part.codes[:, None]]
         return float(part.law @ part.class_means(terms(others.reshape(len(margins), -1))))
 
-    return _estimate(sample, statistic, level, groups)
-
-
-def _estimate(
-    sample: LabelledSample, statistic: Callable[[LabelledSample], float], level: float, groups: int
-) -> Estimate:
-    return normal_estimate(
-        statistic(sample),
-        grouped_jackknife(sample, statistic, groups=groups),
-        len(sample.codes),
-        level=level,
-        method="delete-a-group jackknife",
-        notes=sample.notes,
-    )
+    return jackknife_estimate(sample, statistic, level=level, groups=groups)

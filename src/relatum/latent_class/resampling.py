@@ -60,16 +60,17 @@ def leave_one_out_values(table: PairTable, part: Part) -> Float64[np.ndarray, " 
     """
     sample = table.sample
     counts, prior = sample.counts, sample.prior
+    sums, means = table.sums, table.values
     values = np.empty(len(sample.codes))
     for c in range(len(counts)):
         inside = sample.codes == c
         fewer = counts - (np.arange(len(counts)) == c)
         weights, terms = part(class_weights(fewer, prior)), term_counts(fewer)
         own = table.anchor[inside] + table.positive[inside]
-        row = table.sums[c] - own
+        row = sums[c] - own
         row[:, c] -= table.negative[inside, c]
-        column = table.sums[:, c] - table.negative[inside]
-        untouched = weights * table.values
+        column = sums[:, c] - table.negative[inside]
+        untouched = weights * means
         untouched[c], untouched[:, c] = 0, 0
         column_part = weights[:, c] * mean_terms(column, np.broadcast_to(terms[:, c], column.shape))
         column_part[:, c] = 0
@@ -87,16 +88,18 @@ def jackknife(table: PairTable, part: Part) -> float:
     .. math:: \sum_c \frac{n_c - 1}{n_c} \sum_{p \in c} \big(\theta_{(-p)} - \bar\theta_c\big)^2
 
     with a prior, the labels being given; :math:`\frac{n-1}{n} \sum_p (\theta_{(-p)} -
-    \bar\theta)^2` without one, the weights being counted anew.
+    \bar\theta)^2` without one, the weights being counted anew. Deviations of the points of one unit
+    are added before they are squared.
     """
-    values = leave_one_out_values(table, part)
-    if table.sample.prior is None:
-        n = len(values)
-        return float(np.sqrt((n - 1) * values.var()))
-    counts = table.sample.counts
-    centred = values - table.sample.class_means(values)[table.sample.codes]
-    spread = table.sample.class_means(centred**2)
-    return float(np.sqrt(((counts - 1) * spread).sum()))
+    sample, values = table.sample, leave_one_out_values(table, part)
+    if sample.prior is None:
+        deviations = (values - values.mean()) * np.sqrt(1 - 1 / len(values))
+    else:
+        deviations = values - sample.class_means(values)[sample.codes]
+        deviations *= np.sqrt(1 - 1 / sample.counts)[sample.codes]
+    if sample.units is not None:
+        deviations = np.bincount(sample.units, deviations)
+    return float(np.sqrt((deviations**2).sum()))
 
 
 def hajek(table: PairTable, part: Part) -> float:
@@ -175,7 +178,7 @@ def grouped_jackknife(
     """
     if groups < 2:
         raise ValueError(f"groups must be at least 2, got {groups}")
-    dealt = _deal(sample.codes, min(groups, len(sample.codes)), seed)
+    dealt = _deal(sample, min(groups, len(sample.codes)), seed)
     rest = [sample.keep(dealt != group) for group in np.unique(dealt)]
     if min(int(part.counts.min()) for part in rest) < least:
         return float("nan")
@@ -210,14 +213,25 @@ def split_error(
     parts = min(parts, int(sample.counts.min()) // least, len(sample.codes) // rows)
     if parts < 2:
         return np.full(np.shape(statistic(sample)), np.nan)
-    dealt = _deal(sample.codes, parts, seed)
-    values = np.array([statistic(sample.keep(dealt == part)) for part in range(parts)])
+    dealt = _deal(sample, parts, seed)
+    samples = [sample.keep(dealt == part) for part in range(parts)]
+    if min(int(part.counts.min()) for part in samples) < least:
+        return np.full(np.shape(statistic(sample)), np.nan)
+    values = np.array([statistic(part) for part in samples])
     return np.asarray(values.std(axis=0, ddof=1) / np.sqrt(parts))
 
 
-def _deal(codes: Int64[np.ndarray, " n"], groups: int, seed: int) -> Int64[np.ndarray, " n"]:
-    """A group for each row; classes continue the round where the last one stopped."""
-    order = np.random.default_rng(seed).permutation(len(codes))
+def _deal(sample: LabelledSample, groups: int, seed: int) -> Int64[np.ndarray, " n"]:
+    """A group for each row; classes continue the round where the last one stopped.
+
+    Units are dealt whole, in random order.
+    """
+    generator = np.random.default_rng(seed)
+    if sample.units is not None:
+        _, units = np.unique(sample.units, return_inverse=True)
+        return np.asarray(generator.permutation(units.max() + 1)[units] % groups)
+    codes = sample.codes
+    order = generator.permutation(len(codes))
     order = order[np.argsort(codes[order], kind="stable")]
     dealt = np.empty(len(codes), np.int64)
     dealt[order] = np.arange(len(codes)) % groups

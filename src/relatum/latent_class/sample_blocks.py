@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from .checks import losses_of
-from .estimates import Estimate, PairRisks, normal_estimate
-from .resampling import PARTS, grouped_jackknife, split_error, weighted_sum
+from .estimates import Estimate, PairRisks, jackknife_estimate, normal_estimate
+from .resampling import PARTS, split_error, weighted_sum
 from .sample import LabelledSample
 
 __all__ = ["estimated_block_risks", "estimated_spectral_risk"]
@@ -57,11 +57,13 @@ def estimated_block_risks(
     least = 2 * block + 1
     sample.require(least, f"blocks of {block}")
 
-    def statistic(part: LabelledSample) -> Float64[np.ndarray, " parts"]:
-        table = _block_table(part, block, loss, draws, seed)
-        return np.array([weighted_sum(law(part.weights), table) for law in PARTS.values()])
-
-    errors = split_error(sample, statistic, parts=parts, least=least, seed=seed)
+    drawn = _block_draws(sample, block, loss, draws, seed)
+    split = split_error(
+        sample, lambda part: _block_draws(part, block, loss, draws, seed).mean(0),
+        parts=parts, least=least, seed=seed,
+    )  # fmt: skip
+    # Rows are one source of error; that there are so many draws only is another.
+    errors = np.hypot(split, drawn.std(axis=0, ddof=min(1, draws - 1)) / np.sqrt(draws))
     notes = sample.notes
     if np.isnan(errors).any():
         notes = (*notes, f"no standard error: too few rows for parts with blocks of {block}")
@@ -70,37 +72,39 @@ def estimated_block_risks(
             float(value), float(error), len(sample.codes),
             level=level, method="spread over parts", notes=notes,
         )
-        for name, value, error in zip(PARTS, statistic(sample), errors, strict=True)
+        for name, value, error in zip(PARTS, drawn.mean(0), errors, strict=True)
     }  # fmt: skip
     return PairRisks(**found, tau=sample.tau)
 
 
-def _block_table(
+def _block_draws(
     sample: LabelledSample,
     block: int,
     loss: str,
     draws: int,
     seed: int,
-) -> Float64[np.ndarray, "K K"]:
-    """The risk of each class pair, averaged over draws of blocks."""
+) -> Float64[np.ndarray, "draws parts"]:
+    """L_un, L^= and L^≠ of each draw of blocks."""
     generator = np.random.default_rng(seed)
     points, codes = sample.features, sample.codes
     classes = np.arange(len(sample.classes))
-    total = np.zeros((len(classes), len(classes)))
+    laws = [law(sample.weights) for law in PARTS.values()]
+    found = []
     for _ in range(draws):
         # The place of each row in a random order of its class: 0..b−1 are positives.
-        place = _places(codes, generator)
+        place = row_places(codes, generator)
         positives, negatives = place < block, (place >= block) & (place < 2 * block)
         means = [sample.keep(kept).class_means(points[kept]) for kept in (positives, negatives)]
         own = (points * means[0][codes]).sum(1, keepdims=True)
         values = losses_of(loss, points @ means[1].T - own)
         # Anchors: in no positive block, and within a class in no negative block either.
         anchors = ~positives[:, None] & ~(negatives[:, None] & (codes[:, None] == classes))
-        total += sample.class_sums(values * anchors) / sample.class_sums(anchors.astype(float))
-    return np.asarray(total / draws)
+        table = sample.class_sums(values * anchors) / sample.class_sums(anchors.astype(float))
+        found.append([weighted_sum(law, table) for law in laws])
+    return np.array(found)
 
 
-def _places(
+def row_places(
     codes: Int64[np.ndarray, " n"], generator: np.random.Generator
 ) -> Int64[np.ndarray, " n"]:
     """The rank of each row in a random order of its class."""
@@ -140,14 +144,7 @@ def estimated_spectral_risk(
         -2.0
     """
     sample.require(2, "a positive")
-    return normal_estimate(
-        _spectral(sample),
-        grouped_jackknife(sample, _spectral, groups=groups),
-        len(sample.codes),
-        level=level,
-        method="delete-a-group jackknife",
-        notes=sample.notes,
-    )
+    return jackknife_estimate(sample, _spectral, level=level, groups=groups)
 
 
 def _spectral(sample: LabelledSample) -> float:

@@ -135,16 +135,18 @@ def linear_minimum(
     """
     signed, mass = _signed_points(points, signs, masses)
     nothing = np.zeros(signed.shape[1])
+    rows, back = _span(signed)
     if surrogate(loss).name == "hinge":
-        weights = _hinge_minimum(signed, mass)
-        return LinearMinimum(_risk(signed, mass, weights, loss), True, weights, nothing)
-    direction, vanishing = _recession(signed)
+        best = _hinge_minimum(rows, mass)
+        return LinearMinimum(_risk(rows, mass, best, loss), True, best @ back, nothing)
+    direction, vanishing = _recession(rows)
     rest, rest_mass = signed[~vanishing], mass[~vanishing]
-    weights = _newton(rest, rest_mass, loss)
-    value = _risk(rest, rest_mass, weights, loss)
+    rows, rest_back = _span(rest)
+    best = _newton(rows, rest_mass, loss)
+    value = _risk(rows, rest_mass, best, loss)
     if not vanishing.any():
-        return LinearMinimum(value, True, weights, nothing)
-    return LinearMinimum(value, False, weights, direction)
+        return LinearMinimum(value, True, best @ rest_back, nothing)
+    return LinearMinimum(value, False, best @ rest_back, direction @ back)
 
 
 def linear_risk(
@@ -206,6 +208,19 @@ def _signed_points(points: ArrayLike, signs: ArrayLike, masses: ArrayLike) -> tu
     return (labels[:, None] * rows)[there], mass[there]
 
 
+def _span(signed: Array) -> tuple[Array, Array]:
+    """The points in orthonormal coordinates u, and what takes u to weights: w = u @ back.
+
+    The risk of the best weights does not depend on the coordinates. The solvers do: where features
+    are nearly collinear, the simplex method stops short of its tolerances.
+    """
+    if len(signed) == 0:
+        return np.zeros((0, 0)), np.zeros((0, signed.shape[1]))
+    left, sizes, axes = np.linalg.svd(signed, full_matrices=False)
+    rank = int((sizes > sizes[0] * max(signed.shape) * np.finfo(np.float64).eps).sum())
+    return left[:, :rank], axes[:rank] / sizes[:rank, None]
+
+
 def _risk(signed: Array, mass: Array, weights: Array, loss: str) -> float:
     return float(mass @ losses_of(loss, -(signed @ weights)))
 
@@ -234,14 +249,11 @@ def _solve(costs: Array, rows: Array, ends: Array, ranges: list[Any]) -> Array:
     return np.asarray(found.x)
 
 
-def _newton(signed: Array, mass: Array, loss: str) -> Array:
-    """Weights that minimise a coercive risk, in the span of its points."""
-    if len(signed) == 0:
-        return np.zeros(signed.shape[1])
-    left, sizes, axes = np.linalg.svd(signed, full_matrices=False)
-    rank = int((sizes > sizes[0] * max(signed.shape) * np.finfo(np.float64).eps).sum())
-    rows = left[:, :rank]
-    u = np.zeros(rank)
+def _newton(rows: Array, mass: Array, loss: str) -> Array:
+    """Coordinates that minimise a coercive risk of points in their span."""
+    u = np.zeros(rows.shape[1])
+    if len(rows) == 0:
+        return u
     for _ in range(_NEWTON_STEPS):
         slopes, curvatures = _derivatives(rows @ u, loss)
         gradient = (mass * slopes) @ rows
@@ -250,7 +262,7 @@ def _newton(signed: Array, mass: Array, loss: str) -> Array:
         # The step promises half of this: what is near rounding is the last step.
         decrement = -gradient @ step
         if decrement < _ROUNDING * mass.sum():
-            return np.asarray(((u + step) / sizes[:rank]) @ axes[:rank])
+            return np.asarray(u + step)
         value = _risk(rows, mass, u, loss)
         while _risk(rows, mass, u + step, loss) > value - 1e-4 * decrement:
             step, decrement = step / 2, decrement / 2

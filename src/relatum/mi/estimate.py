@@ -64,7 +64,8 @@ def estimate_mi(
         folds: Fits of trained methods; default 5, and 2 from 10,000 rows on.
         valid_fraction: Share of the rows outside a test part that decides when to stop.
         groups: A label for each row, such as the person it comes from; rows of a group are never
-            parted, and whole groups are resampled. A pandas object is matched by x's index.
+            parted, and whole groups are resampled. A pandas object is matched by x's index. The
+            marginals are those of all rows, so a row's negatives include its own group's.
         block_length: For time series: rows over which the series depends on itself. Test parts are
             stretches, neighbours of a stretch are not trained on, and blocks are resampled.
         permutations: For the p-value of independence; 0 leaves it out. With groups there is none,
@@ -109,11 +110,11 @@ def estimate_mi(
     groups, said = aligned(x, groups, "groups")
     check_resampling(len(sides.x), level, resamples, groups, block_length)
     how = _How(method, seed, folds, valid_fraction, groups, block_length, permutations, options)
-    found = (
-        _trained(sides, how, seeds, progress)
-        if method in TRAINED or method in DOE
-        else _read(sides, how, progress)
-    )
+    if method in TRAINED or method in DOE:
+        found = _trained(sides, how, seeds, progress)
+    else:
+        found = _read(sides, how, progress)
+        said = (*said, *_idle(how, seeds))
     reading = found.reading
     interval = bootstrap(
         reading,
@@ -287,6 +288,16 @@ def _orders(n: int, gap: int | None, count: int, seed: int) -> Iterator[np.ndarr
     else:
         for shift in random.permutation(n + 1 - 2 * gap)[:count] + gap:
             yield np.roll(np.arange(n), shift)
+
+
+def _idle(how: _How, seeds: int) -> tuple[str, ...]:
+    """What was asked for and does nothing without training."""
+    asked = {"folds": how.folds is not None, "seeds": seeds > 1}
+    return tuple(
+        f"{name} does nothing for {how.method}, which trains nothing"
+        for name, given in asked.items()
+        if given
+    )
 
 
 def _no_p(how: _How) -> tuple[str, ...]:

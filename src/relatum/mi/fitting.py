@@ -65,19 +65,7 @@ def fit_critic(
     Raises:
         ValueError: If a name or number is out of range, or a start has fewer than 10 rows.
     """
-    if form not in get_args(Form):
-        raise ValueError(f"form must be 'logit' or 'raw', got {form!r}")
-    if critic is None:
-        explosive = isinstance(objective, RPC) and objective.beta == 0
-        critic = "joint" if form == "raw" else "kernel" if explosive else "residual"
-    if critic not in CRITICS:
-        raise ValueError(f"critic must be one of {', '.join(CRITICS)}, got {critic!r}")
-    if form == "raw" and not (isinstance(objective, RPC) and critic in ("joint", "separable")):
-        raise ValueError(
-            "form 'raw' is for RPC with critic 'joint' or 'separable': other objectives know no "
-            f"range, and a start is a log ratio; got {objective!r} with {critic!r}"
-        )
-    plan = _plan(training)
+    critic, plan = _chosen(critic, form, objective), _plan(training)
     margins = NormalScores.fit(x), NormalScores.fit(y)
     train = Prepared.of(margins[0](x), margins[1](y))
     link = link_of(objective) if form == "logit" else raw_scores
@@ -99,6 +87,22 @@ def fit_critic(
     return FittedCritic(
         objective, link, *margins, start, network, end.steps, end.best_step, end.notes
     )
+
+
+def _chosen(critic: CriticName | None, form: Form, objective: Objective) -> CriticName:
+    if form not in get_args(Form):
+        raise ValueError(f"form must be 'logit' or 'raw', got {form!r}")
+    if critic is None:
+        explosive = isinstance(objective, RPC) and objective.beta == 0
+        critic = "joint" if form == "raw" else "kernel" if explosive else "residual"
+    if critic not in CRITICS:
+        raise ValueError(f"critic must be one of {', '.join(CRITICS)}, got {critic!r}")
+    if form == "raw" and not (isinstance(objective, RPC) and critic in ("joint", "separable")):
+        raise ValueError(
+            "form 'raw' is for RPC with critic 'joint' or 'separable': other objectives know no "
+            f"range, and a start is a log ratio; got {objective!r} with {critic!r}"
+        )
+    return critic
 
 
 def _plan(training: dict[str, Any]) -> Training:

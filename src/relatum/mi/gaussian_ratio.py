@@ -79,8 +79,10 @@ class GaussianRatio:
         x, y = x / scale_x, y / scale_y
         folds = np.arange(n) % _FOLDS
         parts = [_Cross.of(x[folds != fold], y[folds != fold]) for fold in range(_FOLDS)]
+        # A single column is its own direction, however much it is whitened.
+        shares = _WHITENING if max(x.shape[1], y.shape[1]) > 1 else _WHITENING[:1]
         best = max(
-            (_held_out(x, y, folds, parts, share) for share in _WHITENING), key=lambda c: c.value
+            (_held_out(x, y, folds, parts, share) for share in shares), key=lambda c: c.value
         )
         whole = _Cross.of(x, y)
         into_x, into_y = whole.directions(best.share)

@@ -28,6 +28,7 @@ class _Sums(NamedTuple):
 
     linear: Float64[np.ndarray, " k"]
     quadratic: Float64[np.ndarray, "k k"]
+    rounding: float  # of the quadratic form, which is a difference
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,10 @@ def _sums(
     joint, pairs = paired.T @ paired, n * (n - 1)
     positive = paired.sum(0)
     negative = (a.sum(0) * b.sum(0) - positive) / pairs
-    squares = ((a.T @ a) * (b.T @ b) - joint) / pairs
-    return _Sums(positive / n - alpha * negative, beta / n * joint + gamma * squares)
+    every = (a.T @ a) * (b.T @ b)
+    squares = (every - joint) / pairs
+    rounding = gamma * np.finfo(float).eps * len(every) * float(np.trace(every)) / pairs
+    return _Sums(positive / n - alpha * negative, beta / n * joint + gamma * squares, rounding)
 
 
 def _solutions(
@@ -166,5 +169,5 @@ def _solutions(
     mean = np.trace(sums.quadratic) / len(sums.linear)
     for ridge in ridges:
         form = sums.quadratic.copy()
-        form.flat[:: len(form) + 1] += ridge * mean
+        form.flat[:: len(form) + 1] += ridge * mean + sums.rounding
         yield ridge, cho_solve(cho_factor(form, overwrite_a=True, check_finite=False), sums.linear)

@@ -93,8 +93,6 @@ def cross_fitted(
         progress: Told (fits done, fits in all).
         options: Of the fit, by name, and of :func:`~relatum.mi.methods.relative_method` for rpc.
     """
-    terms, pointwise = np.empty(len(x)), np.full(len(x), math.nan)
-    share, part, folds = np.zeros(len(x)), np.zeros(len(x)), []
     fit = _fitter(method, options)
     fewest = min(len(split.train) for split in splits)
     if fewest < _ROWS:
@@ -102,32 +100,50 @@ def cross_fitted(
             f"{method} trains on {fewest} of {len(x)} rows in a fold, and needs {_ROWS} or more: "
             "give more rows, or use gaussian, ksg or discrete, which train nothing"
         )
+    folds = []
     for index, split in enumerate(splits):
         if progress is not None:
             progress(index, len(splits))
-        fold = _fold(x, y, split, fit, seed + index, permutations, block_length)
-        folds.append(fold)
-        terms[split.test] = fold.reading.terms
-        share[split.test], part[split.test] = fold.share, fold.gaussian
-        if fold.reading.pointwise is not None:
-            pointwise[split.test] = fold.reading.pointwise
+        folds.append(_fold(x, y, split, fit, seed + index, permutations, block_length))
     if progress is not None:
         progress(len(splits), len(splits))
-    first = folds[0].reading
-    reading = replace(
-        first,
-        value=float(terms.mean()),
-        terms=terms,
-        pointwise=None if first.pointwise is None else pointwise,
-        ceiling=_ceiling(folds, splits),
-        notes=_gathered([(*fold.reading.notes, *fold.notes) for fold in folds]),
-        counts=_summed([fold.reading.counts for fold in folds]),
+    share, part = (
+        _by_row(splits, [getattr(fold, name) for fold in folds]) for name in ("share", "gaussian")
     )
-    reading = _in_closed_form(reading, x, y, share, part)
+    reading = _in_closed_form(_whole(folds, splits), x, y, share, part)
     reading = replace(reading, standard_error=_with_training(reading, splits))
     p_value, count = _p_value(folds, splits)
     train = float(np.mean([fold.train_value for fold in folds]))
     return CrossFit(reading, train, p_value, count)
+
+
+def _whole(folds: Sequence[_Fold], splits: Sequence[Split]) -> Reading:
+    """One reading of all rows from those of the folds."""
+    readings = [fold.reading for fold in folds]
+    terms = _by_row(splits, [reading.terms for reading in readings])
+    pointwise = None
+    if readings[0].pointwise is not None:
+        each = [math.nan if r.pointwise is None else r.pointwise for r in readings]
+        pointwise = _by_row(splits, each)
+    return replace(
+        readings[0],
+        value=float(terms.mean()),
+        terms=terms,
+        pointwise=pointwise,
+        ceiling=_ceiling(folds, splits),
+        notes=_gathered([(*fold.reading.notes, *fold.notes) for fold in folds]),
+        counts=_summed([reading.counts for reading in readings]),
+    )
+
+
+def _by_row(
+    splits: Sequence[Split], values: Sequence[np.ndarray | float]
+) -> Float64[np.ndarray, " n"]:
+    """Values of the test rows of each split, or one for all of them, in the order of the rows."""
+    every = np.empty(sum(len(split.test) for split in splits))
+    for split, value in zip(splits, values, strict=True):
+        every[split.test] = value
+    return every
 
 
 _Fit = Callable[..., tuple[FittedCritic | FittedDoE, Trained | None]]

@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ..report.mi_words import amount, interval_text, verdict
-from ..report.reading import Column, group, open_records
+from ..report.reading import Column, group, number, open_records
 from ..report.tables import Interval, Row, accuracy_rows, columns, difference_rows, half
 
-__all__ = ["mi_table", "objective_table", "probe_table"]
+__all__ = ["classes_table", "mi_table", "objective_table", "probe_table"]
 
 
 def probe_table(runs: Sequence[Path]) -> RenderableType:
@@ -119,3 +119,45 @@ def mi_table(record: Mapping[str, Any]) -> RenderableType:
     texts += [Text(text) for text in ("", *verdict(record))]
     texts += [Text(text, "yellow") for text in (*warnings, *refused)]
     return Group(table, *texts)
+
+
+def classes_table(record: Mapping[str, Any]) -> RenderableType:
+    """What theory and experiment say of an encoder trained on tuples, line by line."""
+    k, block, terms = record["k"], record["block"], record["risk_bound_terms"]
+    kind = f" with {k} negatives" if k > 1 else f" with blocks of {block}" if block > 1 else ""
+    table = Table(
+        title=f"{record['loss']} loss{kind}; knowing nothing costs {record['risk_of_nothing']:.3g}",
+        box=box.SIMPLE_HEAD, title_justify="left",
+    )  # fmt: skip
+    for head in ("", "theory", "measured"):
+        table.add_column(head, justify="right" if head else "left")
+    confidence = f"{100 * (1 - record['delta']):g} %"
+    table.add_row(f"on the {record['tuples']:,} tuples it was trained on", "",
+                  f"{record['empirical_risk']:.4f}")  # fmt: skip
+    table.add_row(f"+ complexity of {record['complexity_of']}", f"{terms['complexity']:.4f}", "")
+    table.add_row(f"+ width for {confidence} confidence", f"{terms['confidence']:.4f}", "")
+    table.add_row("contrastive risk, bound and fresh", f"{record['risk_bound']:.4f}",
+                  _with_error(record["risk"]))  # fmt: skip
+    table.add_row("its mean classifier by that bound", f"{record['transfer_bound']:.4f}",
+                  _with_error(record["mean_classifier_risk"]) if k == 1 else "—")  # fmt: skip
+    table.add_row("  by the risk as measured", f"{record['transfer_from_measured']:.4f}", "")
+    table.add_row("error between two classes", "", _with_error(record["pairwise_error"]))
+    notes = [
+        f"Measured on {record['measured_on']}; ± one standard error. {record['classes']} classes, "
+        f"collision probability {record['tau']:.4g}.",
+        "The bound on the contrastive risk is vacuous: not below the loss of knowing nothing."
+        if record["risk_bound_vacuous"]
+        else "The bound says something: it is below the loss of knowing nothing.",
+    ]
+    if not record["fresh"]:
+        notes.append(
+            "Rows were drawn repeatedly: the bound is about the law of the training rows, not "
+            "about fresh ones."
+        )
+    return Group(table, *(Text(note, "dim") for note in notes))
+
+
+def _with_error(estimate: Mapping[str, Any]) -> str:
+    error = number(estimate["standard_error"])
+    spread = f" ± {error:.4f}" if error > 0 else ""
+    return f"{number(estimate['value']):.4f}{spread}"

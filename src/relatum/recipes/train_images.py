@@ -6,13 +6,12 @@ import time
 from typing import Any
 
 import torch
-import yaml
 from rich.console import Console
 from torch import nn
 
 from ..data import POLICIES, Splits
 from ..distributed import Group
-from ..runs import Run, RunError, atomic_write, strict_json
+from ..runs import Run, RunError
 from ..scores import MovingMoments
 from ..settings import SettingsError, to_yaml
 from ..training import (
@@ -27,6 +26,7 @@ from ..training import (
     load_checkpoint,
     train,
 )
+from .continuing import forget_later_lines, open_run
 from .images.build import (
     Networks,
     build_networks,
@@ -38,6 +38,7 @@ from .images.build import (
 from .images.resolve import resolve, steps_per_epoch, total_steps
 from .images.settings import TrainImages
 from .images.step import ContrastiveStep
+from .images.watch import CertificateWatch, held_back
 
 __all__ = ["TrainImages", "main"]
 
@@ -67,13 +68,15 @@ def main(
     console = console or Console()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    splits = splits or load_images(settings)
+    everything = splits or load_images(settings)
+    train_on, watched = held_back(everything.train, settings)
+    splits = everything._replace(train=train_on)
     settings = resolve(settings, len(splits.train))
     place = _meet(settings)
     chief = place.group.rank == 0
     console = console if chief else Console(quiet=True)
     if settings.data not in EMBEDDED:
-        for note in data_card(splits)["notes"]:
+        for note in data_card(everything)["notes"]:
             console.out(f"note: {note}", highlight=False)
     networks = _networks(settings, place.group)
     plan = _plan(settings, len(splits.train))
@@ -82,7 +85,7 @@ def main(
         _describe(console, settings, networks, splits, plan, step)
         return None
 
-    run = _open_run(settings, splits) if chief else Run(settings.out)
+    run = _open_run(settings, everything) if chief else Run(settings.out)
     if settings.resume:
         _continue(run, state, place)
     if (run.path / "results" / "training.json").exists():
@@ -98,10 +101,11 @@ def main(
         tensorboard=bool(settings.tensorboard) and chief,
         console=console,
     )
+    watch = CertificateWatch.of(networks.encoder, watched, settings.certify_every, plan.steps)
     nonfinite = None
     try:
         with monitor:
-            train(step, state, plan, run, monitor, place.group)
+            train(step, state, plan, run, monitor, place.group, watch)
     except NonFiniteLoss as error:
         if settings.on_nonfinite == "stop":
             raise
@@ -139,7 +143,7 @@ def _continue(run: Run, state: TrainingState, place: Place) -> None:
     if run.checkpoint.exists():
         state.load_state_dict(load_checkpoint(run.checkpoint, device=place.device))
         if place.group.rank == 0:
-            _forget_later_lines(run, state.step)
+            forget_later_lines(run, state.step)
     if len(found := set(place.group.rows(state.step))) > 1:
         raise RunError(
             f"the processes found checkpoints of different steps {sorted(found)} in {run.path}: "
@@ -209,39 +213,17 @@ def _prepare(
         autocast=AUTOCAST[settings.autocast],
         moments_only=settings.moments_only,
         past=past,
+        positives=settings.positives,
     )
     return step, TrainingState(modules, optimizer, scaler)
 
 
 def _open_run(settings: TrainImages, splits: Splits) -> Run:
-    if not settings.resume:
-        run = Run.create(settings.out, to_yaml(settings))
+    run = open_run(settings, read_settings, FREE, "relatum train images")
+    if not (run.path / "data.json").exists():  # new, or killed before it was written
         run.write_json("data.json", data_card(splits))
-        return run
-    run = Run.open(settings.out)
-    if not (run.path / "data.json").exists():  # killed before it was written
-        run.write_json("data.json", data_card(splits))
-    # An older run lacks the newer settings: it was made with what is now their default.
-    before = yaml.safe_load(to_yaml(read_settings(run)))
-    now = yaml.safe_load(to_yaml(settings))
-    changed = [
-        f"{key}: {before.get(key)} -> {now.get(key)}"
-        for key in sorted(before.keys() | now.keys())
-        if key not in FREE and before.get(key) != now.get(key)
-    ]
-    if changed:
-        raise RunError(
-            f"{run.path} was started with other settings ({'; '.join(changed)}); continue it with "
-            f"its own: relatum train images --config {run.path / 'config.yaml'} --resume"
-        )
     check_same_images(run, splits)
     return run
-
-
-def _forget_later_lines(run: Run, step: int) -> None:
-    """Drops metrics logged after the checkpoint, and a line that a kill cut short."""
-    lines = [strict_json(line) + "\n" for line in run.metrics() if line["step"] <= step]
-    atomic_write(run.path / "metrics.jsonl", "".join(lines).encode())
 
 
 def _outcome(

@@ -33,6 +33,22 @@ CURVES = {
     "pairs_per_second": ("Pairs per second", "Speed of training."),
     "alignment": ("Alignment", "Mean squared distance of the two views; lower is closer."),
     "uniformity": ("Uniformity", "How evenly the embeddings spread; lower is more even."),
+    "contrastive_risk": (
+        "Contrastive risk of class mates",
+        "On training images held back, hinge loss of cosines / 0.5; knowing nothing costs 1.",
+    ),
+    "noncollision_risk": (
+        "Its part between classes",
+        "The risk of a classifier that knows one image of each class.",
+    ),
+    "collision_excess": (
+        "Price of collisions",
+        "By how much a negative of the anchor's own class costs more than 1.",
+    ),
+    "mean_classifier_risk": (
+        "Risk of the mean classifier",
+        "Between two classes, by their means; the contrastive risk bounds it.",
+    ),
     "grad_norm": ("Gradient norm", "Jumps announce trouble."),
     "temperature": ("Temperature", "Constant unless it is learned."),
 }

@@ -16,14 +16,16 @@ from markupsafe import Markup
 
 from ..runs import RunError, atomic_write
 from . import figures, tables, words
+from .certificate_page import certificate_view
 from .drawing import SLOTS
+from .mi_words import amount
 from .reading import Group, RunRecord, group, last, number, open_records
 
 __all__ = ["render"]
 
 _MAIN_CURVES = list(figures.CURVES)[:5]
 _PNG = b"\x89PNG\r\n\x1a\n"
-_SHOWN_KINDS = {"probe", "training", "embedding-map", "neighbours"}
+_SHOWN_KINDS = {"certificate", "classes", "probe", "training", "embedding-map", "neighbours"}
 _WORDS = {
     "signs": {"above": "▲", "below": "▼", "unclear": "≈", "single": "·"},
     "meanings": {
@@ -83,6 +85,7 @@ def render(runs: Sequence[Path | str], out: Path | str) -> Path:
         percent=lambda cell, signed: _parts(words.percent(cell, signed=signed)),
         measure=lambda cell, digits: _parts(_measure(cell, digits)),
         standing=tables.standing,
+        amount=amount,
         similarity=lambda item: f"{number(item.get('similarity')):.2f}".replace("-", words.MINUS),
     )
     css = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
@@ -105,19 +108,36 @@ def _context(records: Sequence[RunRecord]) -> dict[str, Any]:
         "runs": [(g, run) for g in groups for run in g.runs],
         "verdict": words.verdict(groups),
         "notes": [*words.protocol_notes(groups), *words.notes(groups)],
-        "unprobed": [run.name for run in records if not run.probe_rows],
+        "unprobed": [run.name for run in records if not run.probe_rows and _has_images(run)],
         "blocks": [_block([g for g in groups if g.data == name], i) for i, name in enumerate(data)],
         "training": [_training_row(g) for g in groups],
         "losses": [(g, _has_start(g), Markup(drawing)) for g, drawing in losses if drawing],
         "curves": _curves(groups, _MAIN_CURVES),
         "more_curves": _curves(groups, [k for k in figures.CURVES if k not in _MAIN_CURVES]),
         "maps": [(g, found) for g, found in maps if found],
-        "unmapped": [run.name for g, found in maps if not found for run in g.runs],
+        "unmapped": [r.name for g, found in maps if not found for r in g.runs if _has_images(r)],
         "neighbours": [(g, found) for g, found in neighbours if found],
-        "unseen": [run.name for g, found in neighbours if not found for run in g.runs],
+        "unseen": [
+            r.name for g, found in neighbours if not found for r in g.runs if _has_images(r)
+        ],
+        "images": any(map(_has_images, records)),
+        "classes": [
+            (g, run, found) for g in groups for run in g.runs if (found := run.result("classes"))
+        ],
+        "certificates": [
+            (g, run, certificate_view(found, f"certificate{g.slot}-{i}"))
+            for g in groups
+            for i, run in enumerate(g.runs)
+            if (found := run.result("certificate")) is not None
+        ],
         "card": _card(records),
         "other": {run.name: _other(run) for run in records},
     }
+
+
+def _has_images(run: RunRecord) -> bool:
+    """Whether the run is one that can be probed and mapped."""
+    return run.result("classes") is None
 
 
 def _has_start(g: Group) -> bool:

@@ -75,6 +75,8 @@ def _verdict(groups: Sequence[Group], data: str) -> str:
     names = listing(list(dict.fromkeys(group.objective for group in groups)))
     count = "one run" if runs == 1 else f"{runs} runs"
     start = f"{names} {'was' if ' and ' not in names else 'were'} trained on {data} ({count})."
+    if all(run.result("classes") for group in groups for run in group.runs):
+        return f"{start} What it came to stands below, beside what theory says beforehand."
     column = _headline(columns(groups))
     scored = [(interval(units(g, "encoder", column).values()), g) for g in groups if column]
     start = " ".join([start, *_divergences(groups)])

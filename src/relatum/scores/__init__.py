@@ -1,10 +1,12 @@
 """Scores: which pairs are positive and negative, and how all of them are reduced."""
 
+from .class_blocks import over_blocks
 from .debiased import checked_prior, debiased, debiased_moments
 from .negatives import BothDirections, PooledNegatives
 from .pairings import (
     PAIRINGS,
     bank,
+    block,
     explicit,
     from_matrix,
     in_batch,
@@ -22,6 +24,7 @@ __all__ = [
     "PooledNegatives",
     "Statistics",
     "bank",
+    "block",
     "checked_prior",
     "debiased",
     "debiased_moments",
@@ -29,6 +32,7 @@ __all__ = [
     "from_matrix",
     "in_batch",
     "in_batch_symmetric",
+    "over_blocks",
     "sampled",
     "statistics_of_pairs",
     "two_view",

@@ -29,7 +29,10 @@ def wide_factors(critic: SeparableCritic, x: Tensor, y: Tensor) -> tuple[Tensor,
 
 
 def factors_of_pairs(
-    critic: SeparableCritic, x: Float[Tensor, "n dx"], y: Float[Tensor, "n dy"], views: bool = False
+    critic: SeparableCritic,
+    x: Float[Tensor, "n dx"],
+    y: Float[Tensor, "n *b dy"],
+    views: bool = False,
 ) -> tuple[Parts, Parts]:
     """The factors of pairs, in parts where the critic lets rows be taken apart.
 

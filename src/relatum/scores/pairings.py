@@ -8,9 +8,12 @@ pairing                      positives           negatives of an anchor  candida
 ``in_batch``                 the N (x_i, y_i)    all y_j, j ≠ i          N
 ``in_batch_symmetric``       the N, twice        y_j for x_i and x_j     N
                                                  for y_i, j ≠ i
+``block`` (CURL) (n, b, d)   the N (x_i, y_i·)   all blocks y_j·, j ≠ i  N
 ``explicit`` (n, k, d)       the N (x_i, y_i)    its own k               1 + k
 ``bank`` (m, d)              the N (x_i, y_i)    all m                   1 + m
 ============================ =================== ======================= =====================
+
+A block is scored by the mean over its b rows, class mates of one another.
 
 **Ids** (one integer per pair) remove every candidate that shares the anchor's id from its
 negatives; the own positive always stays a positive. A negative id belongs to nobody else. **Masks**
@@ -33,6 +36,7 @@ from torch import Tensor
 from ..base import Critic, Scores, SeparableCritic
 from ..distributed import ALONE, Group
 from ..products import matmul
+from .class_blocks import over_blocks
 from .exclusions import Exclusions, either
 from .factors import factors_of_pairs, rowwise, stacked, wide_factors
 from .holding import Batch, hold_blocks, hold_joint, hold_separable
@@ -42,6 +46,7 @@ from .strategies import Dense, Strategy
 __all__ = [
     "PAIRINGS",
     "bank",
+    "block",
     "explicit",
     "from_matrix",
     "in_batch",
@@ -109,11 +114,24 @@ def in_batch_symmetric(
     return _square(critic, x, y, ids, block_size, group, both=True)
 
 
+def block(
+    critic: Critic,
+    x: Float[Tensor, "n dx"],
+    y: Float[Tensor, "n b dy"],
+    *,
+    ids: Int[Tensor, " n"] | None = None,
+    block_size: int | None = None,
+    group: Group = ALONE,
+) -> Scores:
+    """Each x_i against all blocks of b class mates, by their mean scores (CURL)."""
+    return _square(over_blocks(critic), x, y, ids, block_size, group, both=False)
+
+
 def explicit(
     critic: Critic,
     x: Float[Tensor, "n dx"],
-    y: Float[Tensor, "n dy"],
-    negatives: Float[Tensor, "n k dy"],
+    y: Float[Tensor, "n *b dy"],
+    negatives: Float[Tensor, "n k *b dy"],
     *,
     ids: Int[Tensor, " n"] | None = None,
     negative_ids: Int[Tensor, "n k"] | None = None,
@@ -149,8 +167,8 @@ def explicit(
 def bank(
     critic: Critic,
     x: Float[Tensor, "n dx"],
-    y: Float[Tensor, "n dy"],
-    candidates: Float[Tensor, "m dy"],
+    y: Float[Tensor, "n *b dy"],
+    candidates: Float[Tensor, "m *b dy"],
     *,
     ids: Int[Tensor, " n"] | None = None,
     candidate_ids: Int[Tensor, " m"] | None = None,
@@ -204,6 +222,7 @@ PAIRINGS: dict[str, Callable[..., Scores]] = {
     "two_view": two_view,
     "in_batch": in_batch,
     "in_batch_symmetric": in_batch_symmetric,
+    "block": block,
 }
 """The pairings whose negatives come from the batch, by name."""
 

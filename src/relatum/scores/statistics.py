@@ -140,7 +140,7 @@ class Statistics(NamedTuple):
 
 
 def statistics_of_pairs(
-    critic: SeparableCritic, x: Float[Tensor, "n dx"], y: Float[Tensor, "n dy"], views: bool
+    critic: SeparableCritic, x: Float[Tensor, "n dx"], y: Float[Tensor, "n *b dy"], views: bool
 ) -> Statistics:
     """The statistics of some pairs of a batch, in float64; each other pair is a negative."""
     us, vs = factors_of_pairs(critic, x, y, views)

@@ -2,7 +2,7 @@
 
 from .bank import EmbeddingBank
 from .checkpoint import TrainingState, load_checkpoint, save_checkpoint
-from .loop import NonFiniteLoss, Plan, Step, StepOutput, train
+from .loop import NonFiniteLoss, Plan, Step, StepOutput, Watch, train
 from .monitor import Monitor
 from .optim import LARS, OPTIMIZERS, build_optimizer, warmup_cosine
 from .processes import Place, join_processes
@@ -18,6 +18,7 @@ __all__ = [
     "Step",
     "StepOutput",
     "TrainingState",
+    "Watch",
     "build_optimizer",
     "join_processes",
     "load_checkpoint",

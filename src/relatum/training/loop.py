@@ -29,6 +29,9 @@ SMALLEST_SCALE = 1.0
 
 Readings = Mapping[str, float | None]
 
+Watch = Callable[[int], Readings]
+"""Called with the number of finished steps; what it returns is logged, mostly nothing."""
+
 
 class NonFiniteLoss(RuntimeError):
     """The loss or its gradient became NaN or infinite.
@@ -132,8 +135,8 @@ class Plan:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.rows < self.batch_size * self.accumulate_steps:
             raise ValueError(
-                f"{self.rows} training images do not fill one step of batch_size "
-                f"{self.batch_size} x accumulate_steps {self.accumulate_steps}; use a smaller batch"
+                f"{self.rows} rows do not fill one step of batch_size {self.batch_size} x "
+                f"accumulate_steps {self.accumulate_steps}; use a smaller batch"
             )
         if self.gradient_clip is not None and self.gradient_clip <= 0:
             raise ValueError(f"gradient_clip must be positive, got {self.gradient_clip}")
@@ -174,6 +177,7 @@ def train(
     run: Run,
     monitor: Monitor,
     group: Group = ALONE,
+    watch: Watch | None = None,
 ) -> None:
     """Trains from ``state.step`` to ``plan.steps``; the state is changed in place.
 
@@ -181,7 +185,8 @@ def train(
     threads, whether the run went through in one go or was killed and continued.
 
     With a group every process calls this with the same plan: the loss of each is that of the whole
-    batch, gradients are averaged before each update, and the first process alone writes.
+    batch, gradients are averaged before each update, and the first process alone writes and
+    watches.
 
     Raises:
         NonFiniteLoss: If the loss or its gradient is NaN or infinite. Nothing is updated and no
@@ -229,9 +234,10 @@ def train(
             elapsed = time.perf_counter() - began
             state.seconds += elapsed
             monitor.advance(elapsed, plan.batch_size * plan.accumulate_steps)
-            if due and chief:
+            watched = watch(state.step) if watch is not None and chief else {}
+            if (due or watched) and chief:
                 epoch = state.step / plan.steps_per_epoch
-                fixed = {"learning_rate": rate, "grad_norm": norm}
+                fixed = {"learning_rate": rate, "grad_norm": norm, **watched}
                 monitor.log({"step": state.step, "epoch": epoch, "loss": loss, **readings, **fixed})
             if chief and (state.step % plan.checkpoint_every == 0 or state.step == plan.steps):
                 save_checkpoint(run.checkpoint, state)

@@ -98,7 +98,10 @@ class Monitor:
 
 
 def _line(record: Mapping[str, Any]) -> str:
-    """The readings a person wants, in a fixed order; a dash where an objective has none."""
+    """The readings a person wants, in a fixed order; a dash where an objective has none.
+
+    What a recipe does not read at all is left out.
+    """
     shown = [
         ("loss", "loss", ".3f"),
         ("MI", "mi", ".2f"),
@@ -110,6 +113,7 @@ def _line(record: Mapping[str, Any]) -> str:
     return "  ".join(
         f"{label} {'—' if record.get(key) is None else format(record[key], form)}"
         for label, key, form in shown
+        if key in record
     )
 
 

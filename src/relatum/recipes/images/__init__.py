@@ -11,12 +11,15 @@ from .build import (
 from .resolve import resolve
 from .settings import TrainImages
 from .step import ContrastiveStep
+from .watch import CertificateWatch, held_back
 
 __all__ = [
+    "CertificateWatch",
     "ContrastiveStep",
     "Networks",
     "TrainImages",
     "build_networks",
+    "held_back",
     "load_images",
     "read_settings",
     "resolve",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, cast
@@ -155,6 +156,11 @@ def read_settings(run: Run) -> TrainImages:
         ValueError: If its ``config.yaml`` is not that of a training run on images.
     """
     where = str(run.path / "config.yaml")
+    if re.search(r"^triplets:", run.config_text, re.MULTILINE):
+        raise RunError(
+            f"{run.path} is a run of `relatum train classes`, whose encoder takes no images; "
+            "this needs one of `relatum train images`"
+        )
     settings = from_yaml(TrainImages, run.config_text, where=where)
     if settings.critic is None:
         raise RunError(f"{where} leaves settings open: it was not written by `relatum train`")

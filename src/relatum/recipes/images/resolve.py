@@ -72,7 +72,7 @@ def resolve(settings: TrainImages, rows: int) -> TrainImages:
         image_size=stored_size(settings),
         critic=critic,
         temperature=_default(settings.temperature, CRITIC_TEMPERATURES[critic]),
-        pairing=settings.pairing or _pairing(critic, settings.queue_size),
+        pairing=settings.pairing or _pairing(critic, settings),
         penalty=_default(settings.penalty, 10.0 if settings.objective == "wpc" else None),
         augmentation=settings.augmentation or _augmentation(settings),
         learning_rate=_default(settings.learning_rate, rates[settings.optimizer]),
@@ -106,8 +106,10 @@ def _default(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-def _pairing(critic: str, queue_size: int) -> str:
-    if queue_size:
+def _pairing(critic: str, settings: TrainImages) -> str:
+    if settings.positives > 1:
+        return "block"
+    if settings.queue_size:
         return "in_batch"
     return "two_view" if critic in ("dot", "cosine") else "in_batch_symmetric"
 
@@ -147,6 +149,10 @@ def _check_together(settings: TrainImages, rows: int) -> None:
         raise SettingsError(
             f"micro_batch_size {settings.micro_batch_size} is larger than batch_size "
             f"{settings.batch_size}"
+        )
+    if settings.positives > 1 and settings.pairing != "block":
+        raise SettingsError(
+            f"positives {settings.positives} belongs to pairing block, got {settings.pairing!r}"
         )
     _check_moments(settings)
     _check_debiased(settings)

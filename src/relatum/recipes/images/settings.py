@@ -83,8 +83,13 @@ class TrainImages:
 
     pairing: str | None = choice(None, PAIRINGS)
     """Which pairs are negatives: two_view = all other rows of both views (SimCLR); in_batch = the
-    second views of the other images; in_batch_symmetric = the same in both directions. Default:
-    two_view for dot and cosine, in_batch with a queue, else in_batch_symmetric."""
+    second views of the other images; in_batch_symmetric = the same in both directions; block = as
+    in_batch, with blocks of --positives views. Default: two_view for dot and cosine, in_batch with
+    a queue, else in_batch_symmetric."""
+
+    positives: int = 1
+    """Pairing block: so many further views of each image are its positive, by their mean score, and
+    as blocks the negatives of the others (block similarity). Costs a pass of the networks each."""
 
     block_size: int | None = None
     """Side of the tiles in which scores are computed: saves memory, never changes a result."""
@@ -185,6 +190,15 @@ class TrainImages:
     checkpoint_every: int = 50
     """Steps between two checkpoints."""
 
+    certify_every: int = 0
+    """Steps between two readings of what the representation is worth for classes: the contrastive
+    risk of class mates, its part between classes, the price of collisions, and the risk of the mean
+    classifier (hinge loss, cosines / 0.5). They are read on labelled training images that are held
+    back, not on test images. 0 = off."""
+
+    certify_images: int = 500
+    """How many are held back for --certify-every: they are not trained on."""
+
     tensorboard: bool | None = None
     """Write TensorBoard event files. Default: if TensorBoard is installed."""
 
@@ -204,7 +218,7 @@ class TrainImages:
         positive = (
             "image_size limit projection_dim projection_hidden projection_layers temperature"
             " block_size batch_size micro_batch_size accumulate_steps epochs steps gradient_clip"
-            " threads log_every checkpoint_every"
+            " threads log_every checkpoint_every positives certify_images"
         ).split()
         for name, value in vars(self).items():
             if isinstance(value, float) and not math.isfinite(value):
@@ -213,7 +227,14 @@ class TrainImages:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive, got {value}")
-        for name in ("weight_decay", "learning_rate", "warmup_epochs", "queue_size", "penalty"):
+        for name in (
+            "weight_decay",
+            "learning_rate",
+            "warmup_epochs",
+            "queue_size",
+            "penalty",
+            "certify_every",
+        ):
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise ValueError(f"{name} must be at least 0, got {value}")

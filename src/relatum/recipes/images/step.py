@@ -30,9 +30,9 @@ __all__ = ["ContrastiveStep"]
 
 @dataclass(frozen=True)
 class ContrastiveStep:
-    """The loss of a batch of images, two random views of each.
+    """The loss of a batch of images, two random views of each, or 1 + `positives` in blocks.
 
-    Both views go through the network as one batch, so that batch normalisation sees both. With a
+    All views go through the network as one batch, so that batch normalisation sees them. With a
     bank, its rows are the negatives (own images excluded by id) and the second views enter it after
     the update; in the first step, when the bank is empty, the batch's own negatives serve.
 
@@ -49,6 +49,7 @@ class ContrastiveStep:
         autocast: 16-bit type inside the networks, or None.
         moments_only: Whether only sums over micro-batches are kept, and no embeddings.
         past: Moments of earlier steps that count as well, or None.
+        positives: Views whose mean score is the positive, where the pairing is "block".
     """
 
     networks: Networks
@@ -60,6 +61,7 @@ class ContrastiveStep:
     autocast: torch.dtype | None = None
     moments_only: bool = False
     past: MovingMoments | None = None
+    positives: int = 1
 
     @property
     def group(self) -> Group:
@@ -70,7 +72,7 @@ class ContrastiveStep:
         """The loss of these rows, its views drawn from `seed`."""
         generator = torch.Generator().manual_seed(seed)
         rows = rows.to(self.images.device)
-        draws = [self.augmentation.draw(len(rows), generator) for _ in range(2)]
+        draws = [self.augmentation.draw(len(rows), generator) for _ in range(1 + self.positives)]
         own = _share(len(rows), self.group)
         images, mine = self.images[rows[own]], [each[own] for each in draws]
         parts = self._parts(len(rows), len(images))
@@ -79,7 +81,7 @@ class ContrastiveStep:
         loss = seen.loss
         extra: dict[str, float | None] = {}
         if self.penalty:
-            excess = self._excess(rows, draws, own, generator)
+            excess = self._excess(rows, draws[:2], own, generator)
             extra["gradient_penalty"] = float(excess.detach())
             loss = loss + self.penalty * excess
 
@@ -165,13 +167,15 @@ class ContrastiveStep:
         bounds = [own * i // count for i in range(count + 1)]
         return [slice(a, b) for a, b in pairwise(bounds)]
 
-    def _encode(self, images: Tensor, first: Draws, second: Draws) -> tuple[Tensor, Tensor]:
+    def _encode(self, images: Tensor, *draws: Draws) -> tuple[Tensor, Tensor]:
+        """Embeddings of first views, and of second ones or, in blocks, of all others (n, b, d)."""
         device = self.images.device.type
-        views = torch.cat([self.augmentation.apply(images, draws) for draws in (first, second)])
+        views = torch.cat([self.augmentation.apply(images, each) for each in draws])
         with torch.autocast(device, self.autocast) if self.autocast else nullcontext():
             z = self.networks.head(self.networks.encoder(views))
-        x, y = (z.float() if z.dtype.itemsize < 4 else z).chunk(2)
-        return x, y
+        x, *others = (z.float() if z.dtype.itemsize < 4 else z).chunk(len(draws))
+        blocks = self.networks.loss.pairing == "block"
+        return x, torch.stack(others, 1) if blocks else others[0]
 
     def _given(self, rows: Tensor) -> dict[str, Tensor]:
         if self.bank is None:
@@ -238,7 +242,8 @@ class ContrastiveStep:
     @torch.no_grad()
     def _readings(self, seen: _Seen) -> dict[str, float | None]:
         scores = seen.scores()
-        x, y = self.group.gather(seen.x), self.group.gather(seen.y)
+        second = seen.y[:, 0] if seen.y.ndim == 3 else seen.y
+        x, y = self.group.gather(seen.x), self.group.gather(second)
         objective, negatives = self.networks.loss.objective, scores.negatives
         mi = ceiling = accuracy = None
         if isinstance(objective, InformationObjective):
@@ -269,7 +274,7 @@ class _Seen:
     Attributes:
         loss: Of the whole batch.
         x: Embeddings of first views: all, or those of the last micro-batch.
-        y: The same of second views.
+        y: The same of the other views.
         scores: Makes their scores.
         statistics: Sums over this process's pairs, where the loss was made of them.
     """

@@ -12,6 +12,7 @@ from rich.console import JustifyMethod
 from rich.table import Table
 
 from ...runs import environment
+from .independence import HIGHEST, INDEPENDENCE_HEAD, Independence, independence_rows
 from .summary import Consistency, Summary, share
 
 __all__ = ["CONSISTENCY_HEAD", "HEAD", "consistency_rows", "page", "rows", "table"]
@@ -26,6 +27,7 @@ CONSISTENCY_HEAD = ("method", "task", "test", "held", "held, %", "gap", "allowed
 _SHOWN = {
     *("method", "task", "truth", "bias", "RMSE", "coverage, %", "interval"),
     *("test", "held", "gap", "allowed"),
+    *("rows", "highest low end", "verdict"),
 }
 _METHOD_HEAD = (
     "method",
@@ -94,12 +96,13 @@ def _short(words: str) -> str:
 def page(
     summaries: Sequence[Summary],
     found: Sequence[Consistency],
-    sample_rows: int,
+    claims: Sequence[Independence],
     records: Sequence[dict[str, Any]],
 ) -> str:
     """The markdown page: how it was made, what it says in sum, and every number."""
     here = environment()
     versions = ", ".join(f"{name} {here['versions'][name]}" for name in ("torch", "numpy", "scipy"))
+    sizes = " or ".join(f"{size:,}" for size in sorted({record["rows"] for record in records}))
     days = sorted({record["created"][:10] for record in records})
     lines = [
         "# Mutual information: estimators against known values",
@@ -108,7 +111,7 @@ def page(
         f"processors, one thread an estimate. Python {here['python']}, {versions}. "
         f"Estimates of {' to '.join([days[0], days[-1]] if len(days) > 1 else days)}.",
         "",
-        f"Every estimate has {sample_rows:,} rows of its own, the same rows for every method; all "
+        f"Every estimate has {sizes} rows of its own, the same rows for every method; all "
         "values are in nats. A method has its default settings on every task: nothing is chosen "
         "with the truth.",
     ]
@@ -117,6 +120,9 @@ def page(
     if found:
         lines += ["", "## Self-consistency", "", *_CONSISTENCY_WORDS, ""]
         lines += _markdown(CONSISTENCY_HEAD, consistency_rows(found), words=3)
+    if claims:
+        lines += ["", "## Independent sides", "", _claims_words(claims), ""]
+        lines += _markdown(INDEPENDENCE_HEAD, independence_rows(claims), words=2)
     return "\n".join([*lines, *_failures(records)]) + "\n"
 
 
@@ -125,6 +131,16 @@ _CONSISTENCY_WORDS = (
     "*Allowed*: the half widths of the 95 % intervals involved, added in squares. A relation holds "
     "where the gap is no larger (for data processing: is not above it; a negative gap is right).",
 )
+
+
+def _claims_words(claims: Sequence[Independence]) -> str:
+    silent = sum(one.verdict == "claims too much" for one in claims)
+    return (
+        f"The sides have nothing to do with each other: no interval may begin above {HIGHEST} "
+        "nats, unless the method refuses the data or warns that it cannot tell. *Refused* and "
+        f"*warned* (above {HIGHEST}) count samples. In {silent} of {len(claims)} rows a method "
+        "claims too much without a word."
+    )
 
 
 def _accuracy(summaries: Sequence[Summary]) -> list[str]:

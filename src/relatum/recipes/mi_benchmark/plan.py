@@ -19,6 +19,8 @@ _OWN_THREE: Final = {
     "discrete": ("table-2x2", "table-4x4", "table-independent-3x5"),
     "mixed": ("bit-gaussian-1", "bit-gaussian-2", "classes-gaussian-4"),
 }
+_INDEPENDENT: Final = ("independent-1x1", "independent-10x10", "independent-50x50")
+_SIZES: Final = (200, 1000, 5000)
 _SEVERAL_COLUMNS: Final = ("gaussian-dense-5x5", "cubic-2x2")
 
 PRESETS: Final[dict[str, tuple[str, ...]]] = {
@@ -26,6 +28,7 @@ PRESETS: Final[dict[str, tuple[str, ...]]] = {
     "coverage": tuple(METHODS),
     "full": tuple(METHODS),
     "self-consistency": ("ksg", "gaussian", "rpc"),
+    "independence": tuple(name for name in METHODS if name != "mixed"),
 }
 """The presets, and the methods that each runs."""
 
@@ -60,7 +63,7 @@ def plan(
     preset: str,
     methods: tuple[str, ...] | None,
     tasks: tuple[str, ...] | None,
-    rows: int,
+    rows: int | None,
     repeats: int | None,
     seed: int,
 ) -> list[Cell]:
@@ -77,10 +80,12 @@ def plan(
             raise ValueError(
                 f"self-consistency takes a part of y, and y has one column in {', '.join(flat)}"
             )
+    many = _SIZES if preset == "independence" else (1000,)
     return [
-        Cell(method, task, rows, seed + repeat, variant)
+        Cell(method, task, size, seed + repeat, variant)
         for method in methods or PRESETS[preset]
         for task in tasks or _tasks(preset, method)
+        for size in ((rows,) if rows else many)
         for variant in variants
         for repeat in range(repeats or _repeats(preset, method))
     ]
@@ -91,6 +96,8 @@ def _tasks(preset: str, method: str) -> tuple[str, ...]:
         return tuple(name for name, task in TASKS.items() if _suits(method, task))
     if preset == "self-consistency":
         return _SEVERAL_COLUMNS
+    if preset == "independence":
+        return ("table-independent-3x5",) if method == "discrete" else _INDEPENDENT
     if preset == "coverage" and method in ("ksg", "gaussian", "rpc"):
         return CORE
     return _OWN_THREE.get(method, THREE)

@@ -19,8 +19,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .bounds import Bound, collision_bound, mean_classifier_bound
-from .checks import check_count, check_finite, check_tau, checked_variances, surrogate
+from ..checks import check_count, check_finite, check_tau, checked_variances, surrogate
+from .chain import Bound, collision_bound, mean_classifier_bound
 
 __all__ = ["block_bound", "curvature_bound", "jensen_bound", "sandwich"]
 

@@ -13,14 +13,14 @@ each of which is at most the next. A bound on a risk is vacuous from 1 on: the z
 
 from __future__ import annotations
 
-from .bounds import Bound
-from .checks import (
+from ..checks import (
     check_count,
     check_finite,
     check_non_negative,
     loss_range,
 )
-from .concentration import bounded_difference_tail
+from ..concentration import bounded_difference_tail
+from .chain import Bound
 
 __all__ = [
     "finite_class_bound",

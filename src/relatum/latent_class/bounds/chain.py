@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .checks import (
+from ..checks import (
     at_least,
     check_count,
     check_finite,
@@ -188,7 +188,7 @@ def competitive_bound(
 
     with :math:`\beta = c'\tau/(1-\tau)`, :math:`\eta = 1/(1-\tau)` and the excess
     :math:`E \ge L_{un}(\hat f) - L_{un}(f)`; for an empirical minimiser, E = Gen_M + ε_opt
-    (:func:`relatum.latent_class.bounds_training.minimiser_gap`) and f is any encoder of the class.
+    (:func:`relatum.latent_class.bounds.training.minimiser_gap`) and f is any encoder of the class.
     With E = 0 it speaks of one encoder. At τ = 0 there are no collisions and their terms are zero.
     Vacuous from 1 on, as in :func:`mean_classifier_bound`.
 

@@ -1,6 +1,6 @@
 r"""Margins: the one-shot risk by how far apart the class means are.
 
-In the notation of :mod:`relatum.latent_class.bounds_one_shot`, the margin risk at γ > 0 is
+In the notation of :mod:`relatum.latent_class.bounds.one_shot`, the margin risk at γ > 0 is
 :math:`L_\gamma^\mu = E (1 + m/\gamma)_+`, whichever the loss is. The bounds of :math:`L^{\ne}` are
 vacuous from 1 on, the risk of the zero encoder. Put one of them in the place of :math:`L^{\ne}` in
 :func:`relatum.latent_class.bounds.competitive_bound` for the whole chain,
@@ -18,8 +18,7 @@ from jaxtyping import Float64
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
-from .bounds import Bound
-from .checks import (
+from ..checks import (
     check_non_negative,
     check_positive,
     checked_array,
@@ -28,6 +27,7 @@ from .checks import (
     losses_of,
     surrogate,
 )
+from .chain import Bound
 
 __all__ = [
     "margin_bound",

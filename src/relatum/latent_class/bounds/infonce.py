@@ -21,8 +21,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 from scipy.special import entr
 
-from .bounds import Bound
-from .checks import (
+from ..checks import (
     check_count,
     check_finite,
     check_non_negative,
@@ -32,6 +31,7 @@ from .checks import (
     checked_weights,
     finite_array,
 )
+from .chain import Bound
 
 __all__ = [
     "cross_entropy_lower",

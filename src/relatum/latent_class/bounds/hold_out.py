@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
-from .bounds import Bound
-from .bounds_training import IID, hold_out_width
-from .checks import check_count, check_delta, check_non_negative, checked_array, loss_range
+from ..checks import check_count, check_delta, check_non_negative, checked_array, loss_range
+from .chain import Bound
+from .training import IID, hold_out_width
 
 __all__ = ["hold_out_bound", "pac_bayes_bound"]
 
