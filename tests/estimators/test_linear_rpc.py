@@ -356,6 +356,37 @@ def test_more_columns_than_rows_is_finite_and_bounded():
     assert LinearRPC(beta=0.5).fit(x, y).value_ <= 1 / (2 * 0.5) + 1 / 2
 
 
+@pytest.mark.parametrize("relative", [(1.0, 0.0, 1.0), (0.5, 0.4, 1.0)])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("dy", [3, 40])
+def test_more_columns_than_rows_is_the_same_solution(relative, intercept, dy, monkeypatch):
+    x, y = related(n=25, dx=50, dy=dy)
+    settings = {"ridge": 0.2, "intercept": intercept, "rank": 3}
+    small = LinearRPC(*relative, **settings).fit(x, y)
+    assert small.moments_ is None
+    monkeypatch.setattr("relatum.estimators.linear_rpc._span", lambda side, centred: None)
+    whole = LinearRPC(*relative, **settings).fit(x, y)
+    assert whole.moments_ is not None
+    new = related(n=30, dx=50, dy=dy, seed=1)
+    for sides in ((x, y), new):
+        np.testing.assert_allclose(
+            small.similarity(*sides), whole.similarity(*sides), rtol=1e-6, atol=1e-8
+        )
+        assert small.score(*sides) == pytest.approx(whole.score(*sides), rel=1e-7)
+    assert small.value_ == pytest.approx(whole.value_, rel=1e-8)
+    assert small.score(x, y) == pytest.approx(small.value_, rel=1e-8)
+    assert small.score(x, y) == pytest.approx(objective(small.similarity(x, y), *relative))
+    assert small.score(*new) == pytest.approx(objective(small.similarity(*new), *relative))
+
+
+def test_wide_tables_are_refused_where_rows_are_added():
+    x, y = related(n=10, dx=30)
+    model = LinearRPC().fit(x, y)
+    with pytest.raises(ValueError, match="begin with partial_fit"):
+        model.partial_fit(x, y)
+    assert LinearRPC().partial_fit(x, y).value_ == pytest.approx(model.value_, rel=1e-6)
+
+
 def test_retrieval_by_score_and_by_the_gaussian_ratio():
     x, y = related()
     model = LinearRPC().fit(x, y)

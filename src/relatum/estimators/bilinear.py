@@ -66,13 +66,17 @@ class Optimum(NamedTuple):
     residual: float
 
 
-def frames(moments: PairMoments, ridge: float, intercept: bool) -> tuple[Frame, Frame]:
-    """The frames of both sides; ridge in units of the mean variance of a column."""
+def frames(
+    moments: PairMoments, ridges: tuple[float, float], intercept: bool
+) -> tuple[Frame, Frame]:
+    """The frames of both sides; a ridge each, in units of the mean variance of a column."""
     sides = (
         (moments.mean_x, moments.within_x(centred=True)),
         (moments.mean_y, moments.within_y(centred=True)),
     )
-    first, second = (_frame(mean, covariance, ridge, intercept) for mean, covariance in sides)
+    first, second = (
+        _frame(*side, ridge, intercept) for side, ridge in zip(sides, ridges, strict=True)
+    )
     return first, second
 
 

@@ -18,7 +18,7 @@ from ..mi import GaussianRatio
 from ..relative import check_relative_parameters, density_ratio
 from . import saving
 from .bilinear import frames, maximise
-from .critic import BilinearForm, value
+from .critic import BilinearForm, Map, images, value
 from .inputs import first_side, keep_names, matched, other_side
 from .measures import shape
 from .moments import PairMoments
@@ -99,7 +99,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         weight_: W, (dx, dy).
         value_: J on the rows of the fit, without the ridge's share.
         n_iter_: Iterations of conjugate gradients; 1 where the closed form is the solution.
-        moments_: Moments of the rows seen.
+        moments_: Moments of the rows seen; None if a side had more columns than rows.
         n_features_in_: Columns of X.
         n_targets_: Columns of y.
         feature_names_in_: Names of X's columns, if it was a table with names.
@@ -123,6 +123,8 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         >>> model.transform(z).shape
         (1000, 2)
     """
+
+    moments_: PairMoments | None
 
     def __init__(
         self,
@@ -157,21 +159,26 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         keep_names(self, y)
         y = other_side(y, len(x), None, "LinearRPC")
         self.n_targets_ = y.shape[1]
-        self.moments_ = PairMoments.of(x, y)
-        self._solve((x, y))
+        self._fit_rows(x, y)
         return self
 
     @available_if(_reads_once)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None) -> LinearRPC:
         """Adds rows to those seen; the result is that of :meth:`fit` on all (β = 0 only)."""
         self._check_settings()
-        first = not hasattr(self, "moments_")
+        first = not hasattr(self, "form_")
+        seen = None if first else self.moments_
+        if not first and seen is None:
+            raise ValueError(
+                "this fit had more columns than rows and kept no moments to add to: begin with "
+                "partial_fit"
+            )
         x, y = first_side(self, X, reset=first), matched(X, y)
         y = other_side(y, len(x), None if first else self.n_targets_, "LinearRPC")
         self.n_targets_ = y.shape[1]
         moments = PairMoments.of(x, y)
-        self.moments_ = moments if first else self.moments_.plus(moments)
-        self._solve(None)
+        self.moments_ = moments if seen is None else seen.plus(moments)
+        self._solve(self.moments_, None, (self.ridge, self.ridge))
         return self
 
     def transform(self, X: Any, side: SideName = "x") -> np.ndarray:
@@ -235,7 +242,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def score(self, X: Any, y: Any = None) -> float:
         """J on these rows, Q being the product of their own marginals; higher is better."""
         x, y = self._pair(X, y)
-        return value(self.form_, PairMoments.of(x, y), self._relative, (x, y))
+        return value(self.form_, images(self.form_, x, y), self._relative, (x, y))
 
     def measures(self, X: Any, y: Any) -> dict[str, float]:
         """How well partners among these rows find each other, and how their embeddings look.
@@ -334,13 +341,14 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return model
 
     def _state(self) -> dict[str, Any]:
-        parts = {"form_": saving.packed(self.form_), "moments_": saving.packed(self.moments_)}
-        return {**parts, "value_": self.value_, "n_iter_": self.n_iter_}
+        moments = None if self.moments_ is None else saving.packed(self.moments_)
+        more = {"moments_": moments, "value_": self.value_, "n_iter_": self.n_iter_}
+        return {"form_": saving.packed(self.form_), **more}
 
     def _restore(self, state: dict[str, Any]) -> None:
         form: BilinearForm = saving.unpacked(BilinearForm, state["form_"])
-        moments: PairMoments = saving.unpacked(PairMoments, state["moments_"])
-        self.form_, self.moments_ = form, moments
+        self.form_, kept = form, state["moments_"]
+        self.moments_ = None if kept is None else saving.unpacked(PairMoments, kept)
         self.value_, self.n_iter_ = state["value_"], state["n_iter_"]
 
     @property
@@ -360,20 +368,43 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.rank is not None and self.rank < 1:
             raise ValueError(f"rank must be at least 1, or None for all, got {self.rank}")
 
-    def _solve(self, data: tuple[np.ndarray, np.ndarray] | None) -> None:
-        sides = frames(self.moments_, self.ridge, self.intercept)
-        found = maximise(self.moments_, sides, self._relative, data, self.tolerance, self.max_iter)
+    def _fit_rows(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Sides with more columns than rows are solved in the space that their rows span.
+
+        The optimum lies there, and n coordinates take n² numbers where d columns would take d².
+        """
+        maps = [_span(side, self.intercept) for side in (x, y)]
+        if maps[0] is None and maps[1] is None:
+            self.moments_ = PairMoments.of(x, y)
+            self._solve(self.moments_, (x, y), (self.ridge, self.ridge))
+            return
+        whole = [m or _whole(side.shape[1]) for m, side in zip(maps, (x, y), strict=True)]
+        small = [(side - c) @ p for side, (p, c) in zip((x, y), whole, strict=True)]
+        # The ridge is in units of the variance of a column, of which there are fewer now.
+        ridges = [self.ridge * p.shape[1] / len(p) for p, _ in whole]
+        self.moments_ = None
+        self._solve(PairMoments.of(*small), (small[0], small[1]), (ridges[0], ridges[1]))
+        self.form_ = self.form_.lifted(*whole)
+
+    def _solve(
+        self,
+        moments: PairMoments,
+        data: tuple[np.ndarray, np.ndarray] | None,
+        ridges: tuple[float, float],
+    ) -> None:
+        sides = frames(moments, ridges, self.intercept)
+        found = maximise(moments, sides, self._relative, data, self.tolerance, self.max_iter)
         if found.residual > 10 * self.tolerance:
             warnings.warn(
                 f"conjugate gradients left {found.residual:.1e} of the equation after "
                 f"{found.iterations} iterations (tolerance {self.tolerance:.1e}): raise max_iter, "
                 "or ridge where columns nearly depend on each other",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         self.n_iter_ = max(1, found.iterations)
         self.form_ = BilinearForm.of(found.weights, sides, self.rank)
-        self.value_ = value(self.form_, self.moments_, self._relative, data)
+        self.value_ = value(self.form_, moments.mapped(*self.form_.maps), self._relative, data)
 
     def _read(self, rows: Any, side: str) -> np.ndarray:
         check_is_fitted(self)
@@ -394,3 +425,15 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _span(side: np.ndarray, centred: bool) -> Map | None:
+    """Orthonormal coordinates of the space of the rows; None if they are no fewer than columns."""
+    if side.shape[1] <= len(side):
+        return None
+    centre = side.mean(axis=0, dtype=np.float64) if centred else np.zeros(side.shape[1])
+    return np.linalg.qr((side - centre).T).Q, centre
+
+
+def _whole(columns: int) -> Map:
+    return np.eye(columns), np.zeros(columns)

@@ -79,6 +79,15 @@ class PairMoments:
             self.width,
         )
 
+    def mapped(self, x: tuple[Side, np.ndarray], y: tuple[Side, np.ndarray]) -> PairMoments:
+        """Of the images (x − c) P of each side, from a matrix P and a centre c a side."""
+        (into_x, centre_x), (into_y, centre_y) = x, y
+        cut = self.width
+        rows = np.concatenate([into_x.T @ self.scatter[:cut], into_y.T @ self.scatter[cut:]])
+        scatter = np.concatenate([rows[:, :cut] @ into_x, rows[:, cut:] @ into_y], axis=1)
+        mean = [(self.mean_x - centre_x) @ into_x, (self.mean_y - centre_y) @ into_y]
+        return PairMoments(self.count, np.concatenate(mean), scatter, into_x.shape[1])
+
     @property
     def mean_x(self) -> Float64[np.ndarray, " dx"]:
         """E x."""
