@@ -32,18 +32,22 @@ ALLOWED: dict[str, set[str]] = {
     "mi": {
         "arrays", "base", "critics", "diagnostics", "losses", "objectives", "relative", "scores",
     },
+    "estimators": {
+        "base", "critics", "diagnostics", "losses", "mi", "objectives", "penalty", "relative",
+        "runs", "training",
+    },
     "training": {"distributed", "runs"},
     "report": {"runs", "probes"},
     "recipes": {
-        "base", "critics", "data", "diagnostics", "distributed", "latent_class", "losses", "mi",
-        "models", "objectives", "penalty", "probes", "relative", "report", "runs", "scores",
-        "settings", "surrogates", "training",
+        "base", "critics", "data", "diagnostics", "distributed", "estimators", "latent_class",
+        "losses", "mi", "models", "objectives", "penalty", "probes", "relative", "report", "runs",
+        "scores", "settings", "surrogates", "training",
     },
     "cli": {"recipes", "settings", "runs"},
     "__main__": {"cli"},
     "__init__": {
-        "critics", "distributed", "latent_class", "losses", "mi", "objectives", "penalty",
-        "relative",
+        "critics", "distributed", "estimators", "latent_class", "losses", "mi", "objectives",
+        "penalty", "relative",
     },
 }  # fmt: skip
 

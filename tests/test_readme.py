@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("page", "count"), [("README.md", 4), ("docs/guide.md", 5)])
+@pytest.mark.parametrize(("page", "count"), [("README.md", 4), ("docs/guide.md", 6)])
 def test_python_blocks_run(page, count):
     text = (ROOT / page).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

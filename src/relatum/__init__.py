@@ -13,9 +13,12 @@ contrastive loss), ``Hinge``, ``Logistic``. Critics: ``DotProduct``, ``Cosine``,
 ``TwoTower``, ``JointMLP``. Mutual information: ``estimate_mi``, ``DensityRatio``,
 ``mutual_information_matrix``. The theory of RPC: ``rpc_bounds`` and the functions of
 :mod:`relatum.relative`. How well the embeddings of an encoder tell classes apart: ``certify``, and
-the theory behind it, :mod:`relatum.latent_class`. Training, probes and reports live in the
-sub-packages and in the command ``relatum``.
+the theory behind it, :mod:`relatum.latent_class`. Arrays in, representation out, with
+scikit-learn's manners: ``ContrastiveEncoder``, and ``LinearRPC``, the exact linear solution.
+Training, probes and reports live in the sub-packages and in the command ``relatum``.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from .critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
 from .distributed import Group
@@ -42,6 +45,10 @@ from .relative import (
     relative_density_ratio,
     rpc_bounds,
 )
+
+if TYPE_CHECKING:
+    from .estimators import ContrastiveEncoder as ContrastiveEncoder
+    from .estimators import LinearRPC as LinearRPC
 
 __version__ = "0.1.0"
 
@@ -76,3 +83,24 @@ __all__ = [
     "relative_density_ratio",
     "rpc_bounds",
 ]
+
+_ESTIMATORS = ("ContrastiveEncoder", "LinearRPC")
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, which alone need scikit-learn, when they are asked for."""
+    if name not in _ESTIMATORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from . import estimators
+    except ModuleNotFoundError as error:
+        if error.name != "sklearn":
+            raise
+        raise ImportError(
+            f"{name} needs scikit-learn: pip install 'relatum[probes]'", name="sklearn"
+        ) from None
+    return getattr(estimators, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ESTIMATORS})

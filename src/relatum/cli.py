@@ -55,6 +55,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "objectives": Command(
         "recipes.report", "Objectives", "list_objectives", "explain the objectives"
     ),
+    "fit": Command("recipes.fit", "Fit", "fit", "embed two sides of a table"),
+    "retrieve": Command("recipes.fit", "Retrieve", "retrieve", "find the other side of a row"),
     "mi": Command("recipes.mi", "MI", "main", "estimate mutual information from a table"),
     "mi-benchmark": Command(
         "recipes.mi_benchmark", "MIBenchmark", "main", "measure estimators of mutual information"
@@ -74,7 +76,9 @@ EXAMPLES: Final = """examples:
   relatum probe runs/rpc runs/cpc-1
   relatum report runs/rpc runs/cpc-1 --out report.html
   relatum certify embeddings.npz --normalize --temperature 0.5 --html certificate.html
-  relatum mi cells.csv --x gene1,gene2 --y drug --html cells.html"""
+  relatum mi cells.csv --x gene1,gene2 --y drug --html cells.html
+  relatum fit cells.parquet --x 'gene_*' --y 'protein_*' --out cells.pt
+  relatum retrieve cells.pt --data new.parquet --k 3 --out matches.csv"""
 
 S = TypeVar("S")
 

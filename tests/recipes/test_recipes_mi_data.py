@@ -50,6 +50,7 @@ def test_delimiters(tmp_path, mark):
     [
         ("a", ["a"]), ("c,a", ["c", "a"]), ("0", ["a"]), ("0,3", ["a", "c"]), ("a:b", ["a", "b"]),
         ("0:1", ["a", "b"]), ("b:3", ["b", "kind", "c"]), (" a , b ", ["a", "b"]), ('"a"', ["a"]),
+        ("?", ["a", "b", "c"]), ("k*d,a", ["kind", "a"]),
     ],
 )  # fmt: skip
 def test_names_numbers_and_ranges(table, spec, names):

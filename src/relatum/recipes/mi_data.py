@@ -52,8 +52,9 @@ def read_mi_data(
 
     Args:
         path: A file; its ending says what it is.
-        x: Columns, separated by commas: names, numbers from 0, ranges ``a:c`` with both ends, and
-            ``key``, ``key[3]`` or ``key[0:4]`` where a field holds several numbers a row.
+        x: Columns, separated by commas: names, patterns ``a_*``, numbers from 0, ranges ``a:c``
+            with both ends, and ``key``, ``key[3]`` or ``key[0:4]`` where a field holds several
+            numbers a row.
         y: Columns of the other side.
         groups: The column of groups.
         drop_missing: Leave out rows with a missing value, instead of an error.
@@ -103,6 +104,10 @@ def _meant(names: Sequence[str], item: str, path: Path, option: str) -> list[str
     parts = [name for name in names if re.fullmatch(re.escape(item) + r"\[\d+\]", name)]
     if item in names or parts:
         return [item] if item in names else parts
+    if "*" in item or "?" in item:
+        wild = re.escape(item).replace(r"\*", ".*").replace(r"\?", ".")
+        if matched := [name for name in names if re.fullmatch(wild, name)]:
+            return matched
     inner = re.fullmatch(r"(.+)\[(\d+):(\d+)\]", item)
     ends = [f"{inner[1]}[{inner[i]}]" for i in (2, 3)] if inner else item.split(":")
     if len(ends) == 2:
