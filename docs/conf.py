@@ -16,6 +16,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "formulas",
+    "signatures",
     "objective_pages",
     "command_pages",
 ]
@@ -42,6 +43,7 @@ html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
+html_show_search_summary = False  # a page opened from a file may not fetch others
 templates_path = []
 # Nothing is fetched while reading: formulas are MathML, fonts are those of the reader's system.
 html_theme_options = {

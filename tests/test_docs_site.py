@@ -1,6 +1,6 @@
 """The documentation: what it quotes stands in its sources, it builds without a warning, it opens.
 
-The site is built once and opened in a real browser, from files, as a reader without a network would.
+The site is built once and opened in a real browser, from files, as without a network.
 """
 
 import html.parser

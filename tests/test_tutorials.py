@@ -17,6 +17,7 @@ import matplotlib.pyplot
 import pytest
 
 TUTORIALS = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
+PAGES = sorted(page for page in TUTORIALS.glob("*.md") if page.stem != "index")
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
@@ -70,7 +71,7 @@ def run(text, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", sorted(TUTORIALS.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_blocks_print_what_is_shown_and_draw_the_pictures(page, tmp_path, monkeypatch):
     text = page.read_text(encoding="utf-8")
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)

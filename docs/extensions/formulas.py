@@ -48,6 +48,8 @@ def bars(app: Sphinx, what: str, name: str, obj: object, options: object, lines:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the renderer."""
-    app.add_html_math_renderer("mathml", inline_renderers=(inline, None), block_renderers=(display, None))
+    app.add_html_math_renderer(
+        "mathml", inline_renderers=(inline, None), block_renderers=(display, None)
+    )
     app.connect("autodoc-process-docstring", bars, priority=900)  # after napoleon
     return {"parallel_read_safe": True, "parallel_write_safe": True}

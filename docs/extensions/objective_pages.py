@@ -1,4 +1,4 @@
-"""``{objective} NAME`` and ``{objective-table}``: what is known of objectives, from where it stands.
+"""``{objective} NAME`` and ``{objective-table}``: what is known of objectives.
 
 The formula is that of the docstring, the card that of the class, the time and memory those of
 ``docs/results/losses_cpu.json``, our verdicts those of the benchmark. Nothing is written again.
@@ -92,7 +92,7 @@ def cost_of(name: str) -> str | None:
     for cell in data["cells"]:
         if cell["name"] == wanted and cell["pairs"] == 4096:
             milliseconds = 1000 * statistics.median(cell["seconds"])
-            return f"{milliseconds:,.3g} ms, {cell['added_bytes'] / 2**20:.3g} MiB (two views, cosine)"
+            return f"{milliseconds:,.3g} ms, {cell['added_bytes'] / 2**20:.3g} MiB (two views)"
     return None
 
 
