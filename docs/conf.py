@@ -41,6 +41,7 @@ html_static_path = ["_static"]
 html_css_files = ["relatum.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
+html_use_index = html_domain_indices = False  # search finds more
 html_show_sphinx = False
 html_show_copyright = False
 html_show_search_summary = False  # a page opened from a file may not fetch others

@@ -7,6 +7,7 @@ from latex2mathml.converter import convert
 from sphinx.application import Sphinx
 from sphinx.writers.html5 import HTML5Translator
 
+LONG = 60  # letters: may be wider than a phone, and then scrolls by itself
 # What the converter passes through as it stands.
 REWRITTEN = {
     r"\\arg\\(min|max)": r"\\operatorname{arg\\,\1}",
@@ -26,7 +27,10 @@ def mathml(tex: str, display: str) -> str:
 
 def inline(translator: HTML5Translator, node: nodes.math) -> None:
     """A formula in a line of text."""
-    translator.body.append(mathml(node.astext(), "inline"))
+    element = mathml(node.astext(), "inline")
+    if len(node.astext()) > LONG:
+        element = f'<span class="long">{element}</span>'
+    translator.body.append(element)
     raise nodes.SkipNode
 
 
