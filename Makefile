@@ -31,5 +31,13 @@ $(VENV)/installed-dev: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --no-compile -e '.[dev]'
 	touch $@
 
+$(VENV)/installed-docs: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --no-compile -e '.[docs]'
+	touch $@
+
+# The site, from cards, docstrings and result pages: docs/_build/html/index.html.
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
 clean:
-	rm -rf $(VENV) runs build dist
+	rm -rf $(VENV) runs build dist docs/_build

@@ -1,18 +1,23 @@
 """Tutorials are executed: each block prints what the page shows beneath it, and draws its picture.
 
 Numbers may differ in the last digit shown. Where training or another machine's rounding moves them
-further, the page says by how much beside the block's language: ``text tolerance=0.05``.
+further, the page says by how much beside the block's language: ``text tolerance=0.05``. A block
+``python file=NAME`` is a file, and the commands of ``bash run`` are run as they stand.
 """
 
 import contextlib
 import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import matplotlib.pyplot
 import pytest
 
 TUTORIALS = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
+PAGES = sorted(page for page in TUTORIALS.glob("*.md") if page.stem != "index")
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
@@ -31,12 +36,30 @@ def unit(number):
     return 1.001 * 10.0 ** -len(digits) if digits and "e" not in digits else 0.0
 
 
+def shell(commands):
+    """What the commands print; `relatum` and `torchrun` are those of this interpreter."""
+    here = {"relatum": "relatum", "torchrun": "torch.distributed.run"}
+    for name, module in here.items():
+        commands = re.sub(rf"^{name} ", f"{sys.executable} -m {module} ", commands, flags=re.M)
+    paths = os.pathsep.join([str(TUTORIALS.parents[1] / "src"), os.environ.get("PYTHONPATH", "")])
+    surroundings = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    done = subprocess.run(
+        ["bash", "-euc", commands], env=surroundings, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def run(text, name):
     """Executes the Python blocks of a page in order, and yields (output, shown, tolerance)."""
     namespace = {"__name__": "__main__"}
     printed = ""
     for number, (language, info, body) in enumerate(FENCE.findall(text)):
-        if language == "python":
+        if "file=" in info:
+            Path(info.partition("file=")[2].strip()).write_text(body, encoding="utf-8")
+        elif language == "bash" and "run" in info.split():
+            printed = shell(body)
+        elif language == "python":
             assert not printed, f"{name} does not show what a block prints:\n{printed}"
             with contextlib.redirect_stdout(io.StringIO()) as output:
                 exec(compile(body, f"{name} block {number}", "exec"), namespace)
@@ -48,7 +71,7 @@ def run(text, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", sorted(TUTORIALS.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_blocks_print_what_is_shown_and_draw_the_pictures(page, tmp_path, monkeypatch):
     text = page.read_text(encoding="utf-8")
     pictures = re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text)
