@@ -139,10 +139,15 @@ def test_difference_of_entropies_is_of_densities(family):
     of_normal = {"gaussian": 0.0, "logistic": -0.559}[family]
     x, y = sample_pairs(2.0, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     batch = model(x, y)
-    location, log_scale = densities.free.detach().numpy().reshape(2, 20)
-    alone = -law.logpdf(y, location, np.exp(log_scale + of_normal)).sum(1).mean()
-    location, log_scale = densities.network(x).detach().numpy().reshape(6, 2, 20).swapaxes(0, 1)
-    given = -law.logpdf(y, location, np.exp(log_scale + of_normal)).sum(1).mean()
+
+    def cross_entropy(parameters):
+        """With log scales that go to ±5 at most."""
+        location, raw = parameters
+        scale = np.exp(5 * np.tanh(raw / 5) + of_normal)
+        return -law.logpdf(y, location, scale).sum(1).mean()
+
+    alone = cross_entropy(densities.free.detach().numpy().reshape(2, 20))
+    given = cross_entropy(densities.network(x).detach().numpy().reshape(6, 2, 20).swapaxes(0, 1))
     assert batch.readings[name] == pytest.approx(alone - given, rel=1e-3)
     assert batch.loss.item() == pytest.approx(alone + given, rel=1e-3)
 
