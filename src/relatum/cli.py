@@ -46,6 +46,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "train classes": Command(
         "recipes.train_classes", "TrainClasses", "main", "train where theory bounds the outcome"
     ),
+    "train speech": Command(
+        "recipes.train_speech", "TrainSpeech", "main", "train an encoder on recordings"
+    ),
     "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
     "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
     "certify": Command(

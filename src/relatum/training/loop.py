@@ -160,7 +160,7 @@ class Plan:
         if self.groups is None:
             return order
         apart = order[self.groups[order].argsort(stable=True)]
-        parts = apart.split(self.groups.bincount().tolist())
+        parts = torch.split(apart, self.groups.bincount().tolist())
         whole = [part[: len(part) // self.batch_size * self.batch_size] for part in parts]
         batches = torch.cat(whole).view(-1, self.batch_size)
         return batches[torch.randperm(len(batches), generator=generator)].flatten()
