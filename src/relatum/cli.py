@@ -49,6 +49,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "train speech": Command(
         "recipes.train_speech", "TrainSpeech", "main", "train an encoder on recordings"
     ),
+    "probe speech": Command(
+        "recipes.probe_speech", "ProbeSpeech", "main", "measure encoders of recordings"
+    ),
     "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
     "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
     "certify": Command(

@@ -77,9 +77,10 @@ def test_draws_that_cannot_be():
 @pytest.mark.parametrize("exclude", [False, True])
 def test_scores_are_those_of_a_double_loop(critic, exclude):
     b, t, a, n, k = 3, 9, 6, 50, 2
-    predictions, frames = torch.randn(b, a, 4), torch.randn(b, t, 4)
+    ahead, frames = torch.randn(k, b, a, 4), torch.randn(b, t, 4)
+    predictions = ahead[k - 1]
     drawn = draw_negatives(torch.zeros(b).long(), t, a, n, "any", generator())
-    found = look_ahead(critic, predictions, frames, k, drawn, exclude_positive=exclude)
+    found = look_ahead(critic, [*ahead], frames, drawn, exclude_positive=exclude)[k - 1]
     kept, left_out = [], 0
     for i in range(b):
         for s in range(a):
@@ -108,7 +109,7 @@ def test_equal_frames_elsewhere_stay_negatives():
     """A collapsed encoder must not be rewarded: exclusion goes by place, not by value."""
     frames = torch.ones(2, 6, 4)
     drawn = draw_negatives(torch.zeros(2).long(), 6, 4, 30, "same_sequence", generator())
-    found = look_ahead(DotProduct(), torch.ones(2, 4, 4), frames, 1, drawn, exclude_positive=True)
+    found = look_ahead(DotProduct(), [torch.ones(2, 4, 4)], frames, drawn, exclude_positive=True)[0]
     assert (found.negatives.counts > 15).all()
     assert torch.allclose(CPC()(found), torch.tensor(0.0), atol=1e-6)
 
@@ -119,11 +120,12 @@ def test_equal_frames_elsewhere_stay_negatives():
 def test_every_objective_is_that_of_the_sampled_scores(objective):
     """Double loops over given negatives: the pairing that the loss laws know."""
     b, t, a, n, k = 2, 8, 5, 6, 3
-    predictions = torch.randn(b, a, 4, dtype=torch.double, requires_grad=True)
+    ahead = torch.randn(k, b, a, 4, dtype=torch.double, requires_grad=True)
+    predictions = ahead[k - 1]
     frames = torch.randn(b, t, 4, dtype=torch.double, requires_grad=True)
     drawn = draw_negatives(torch.zeros(b).long(), t, a, n, "any", generator())
     loss = ContrastiveLoss(objective, DotProduct(2.0))
-    mine = loss.from_scores(look_ahead(loss.critic, predictions, frames, k, drawn))
+    mine = loss.from_scores(look_ahead(loss.critic, [*ahead], frames, drawn)[k - 1])
     pool = frames.reshape(-1, 4)
     given = loss(
         predictions.reshape(-1, 4),
@@ -132,8 +134,8 @@ def test_every_objective_is_that_of_the_sampled_scores(objective):
     )
     assert torch.allclose(mine, given, atol=1e-12)
     for one, two in zip(
-        torch.autograd.grad(mine, [predictions, frames]),
-        torch.autograd.grad(given, [predictions, frames]),
+        torch.autograd.grad(mine, [ahead, frames]),
+        torch.autograd.grad(given, [ahead, frames]),
         strict=True,
     ):
         assert torch.allclose(one, two, atol=1e-12)
@@ -142,7 +144,7 @@ def test_every_objective_is_that_of_the_sampled_scores(objective):
 def test_frames_must_reach():
     drawn = torch.zeros(1, 4, 2).long()
     with pytest.raises(ValueError, match="6 frames are needed, got 5"):
-        look_ahead(DotProduct(), torch.ones(1, 4, 2), torch.ones(1, 5, 2), 2, drawn)
+        look_ahead(DotProduct(), [torch.ones(1, 4, 2)] * 2, torch.ones(1, 5, 2), drawn)
 
 
 # Whole steps

@@ -130,8 +130,13 @@ class ChannelNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "n c t"]) -> Float[Tensor, "n c t"]:
         """The normalised frames."""
-        variance, mean = torch.var_mean(x, dim=1, keepdim=True)
-        return (x - mean) * torch.rsqrt(variance + self.epsilon) * self.weight + self.bias
+        # torch's layer norm, twice as fast as the formula, has the biased variance v (c - 1) / c:
+        # with ε scaled alike, its result is too large by the root of c / (c - 1).
+        share = 1 - 1 / x.shape[1]
+        weight = self.weight[:, 0] * math.sqrt(share)
+        rows, width = x.transpose(1, 2), (x.shape[1],)
+        y = functional.layer_norm(rows, width, weight, self.bias[:, 0], self.epsilon * share)
+        return y.transpose(1, 2)
 
 
 @final

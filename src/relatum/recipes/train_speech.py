@@ -89,7 +89,7 @@ def main(
         train(step, state, plan, run, monitor)
     run.write_result("training", "training", _outcome(run, settings, networks, state, plan))
     if console.is_terminal:
-        done = f"trained in {state.seconds:.0f} s; next: relatum probe-speech {run.path}"
+        done = f"trained in {state.seconds:.0f} s; next: relatum probe speech {run.path}"
         console.out(done, highlight=False)
     return run
 

@@ -20,6 +20,7 @@ encoder makes equal stay negatives, so that collapse is not rewarded.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import torch
@@ -85,45 +86,56 @@ def draw_negatives(
 
 def look_ahead(
     critic: Critic,
-    predictions: Float[Tensor, "b a d"],
+    predictions: Sequence[Float[Tensor, "b a d"]],
     frames: Float[Tensor, "b t c"],
-    step: int,
     negatives: Int64[Tensor, "b a k"],
     *,
     exclude_positive: bool = False,
-) -> Scores:
-    """The scores of all predictions `step` frames ahead.
+) -> list[Scores]:
+    """The scores of the predictions 1, 2, ..., K frames ahead, for each of these look-aheads.
 
-    Inner products are taken of all predictions with all frames of the batch, in one product, and
-    those that count are picked: less work for the memory than to copy k frames to each anchor.
+    Look-aheads share their negatives, so those are copied to the anchors once, and inner products
+    with all K predictions of an anchor are one small matrix product.
 
     Args:
         critic: How a prediction and a frame are scored.
-        predictions: Of each sequence, one for each anchor.
-        frames: Of each sequence, at least a + `step`.
-        step: The look-ahead k >= 1.
+        predictions: Of each look-ahead, in order; of each sequence one for each anchor.
+        frames: Of each sequence, at least a + K.
         negatives: From :func:`draw_negatives`.
         exclude_positive: Leave out draws that are the positive.
 
     Raises:
-        ValueError: If the frames do not reach `step` ahead of the last anchor.
+        ValueError: If the frames do not reach K ahead of the last anchor.
 
     Example:
         >>> from relatum import DotProduct
         >>> frames = torch.tensor([[[1.0], [2.0], [3.0]]])
-        >>> look_ahead(DotProduct(), torch.ones(1, 2, 1), frames, 1, torch.tensor([[[2], [0]]]))
-        Scores(positives=tensor([2., 3.]), ...)
+        >>> drawn = torch.tensor([[[2], [0]]])
+        >>> look_ahead(DotProduct(), [torch.ones(1, 2, 1)], frames, drawn)[0].positives
+        tensor([2., 3.])
     """
-    (b, a, _), t = predictions.shape, frames.shape[1]
-    if step < 1 or a + step > t:
-        raise ValueError(f"{a} anchors look {step} ahead: {a + step} frames are needed, got {t}")
-    at = torch.arange(b)[:, None] * t + torch.arange(a) + step
-    picked = torch.cat([at[..., None], negatives.cpu()], 2).flatten(0, 1).to(frames.device)
-    x, y = predictions.flatten(0, 1), frames.flatten(0, 1)
+    (b, a, _), t, steps = predictions[0].shape, frames.shape[1], len(predictions)
+    if a + steps > t:
+        raise ValueError(f"{a} anchors look {steps} ahead: {a + steps} frames are needed, got {t}")
+    at = (torch.arange(b)[:, None] * t + torch.arange(a)).flatten()
+    ahead = torch.stack([at + k for k in range(1, steps + 1)])
+    drawn = negatives.cpu().flatten(0, 1)
+    masks = [drawn == own[:, None] if exclude_positive else None for own in ahead]
+    ahead, drawn, x = ahead.to(frames.device), drawn.to(frames.device), torch.stack([*predictions])
+    x, y = x.flatten(1, 2), frames.flatten(0, 1)
     if isinstance(critic, SeparableCritic):
-        u, v = wide_factors(critic, x, y)
-        scores = matmul(u, v.T).gather(1, picked)
+        u, v = wide_factors(critic, x.flatten(0, 1), y)
+        u = u.view(steps, b * a, -1)
+        # index_select: its gradient is an index_add, where that of v[drawn] is sorted first.
+        copies = v.index_select(0, drawn.flatten()).view(*drawn.shape, -1)
+        positives = (u * v.index_select(0, ahead.flatten()).view_as(u)).sum(-1)
+        scores = matmul(copies, u.permute(1, 2, 0)).permute(2, 0, 1)
     else:
-        scores = critic(x[:, None], y[picked])
-    excluded = picked[:, 1:] == picked[:, :1] if exclude_positive else None
-    return Scores(scores[:, 0], PooledNegatives(Dense(scores[:, 1:], excluded)))
+        positives = torch.stack([critic(x[k], y[own]) for k, own in enumerate(ahead)])
+        scores = torch.stack([critic(each[:, None], y[drawn]) for each in x])
+    # unbind, not scores[k]: the gradients of K slices would be K tensors of the size of all.
+    sides = zip(positives.unbind(), scores.contiguous().unbind(), masks, strict=True)
+    return [
+        Scores(own, PooledNegatives(Dense(others, None if mask is None else mask.to(own.device))))
+        for own, others, mask in sides
+    ]

@@ -2,6 +2,7 @@
 
 from .corpus import Corpus, Utterance, is_clipped, open_corpus
 from .listing import ListedSound, list_sounds, read_ids, read_speakers
+from .mfcc import mfcc, with_slopes
 from .phones import (
     PHONES,
     Segment,
@@ -30,6 +31,7 @@ __all__ = [
     "label_count",
     "labels_from_segments",
     "list_sounds",
+    "mfcc",
     "open_corpus",
     "read_frame_labels",
     "read_header",
@@ -39,4 +41,5 @@ __all__ = [
     "read_sound",
     "read_speakers",
     "segments_from_labels",
+    "with_slopes",
 ]

@@ -52,13 +52,13 @@ class PredictionStep:
             self.scope,
             generator,
         )
-        critic, scores = self.networks.loss.critic, []
-        for k, prediction in enumerate(predictions, 1):
-            scores.append(
-                look_ahead(
-                    critic, prediction, frames, k, drawn, exclude_positive=self.exclude_positive
-                )
-            )
+        scores = look_ahead(
+            self.networks.loss.critic,
+            predictions,
+            frames,
+            drawn,
+            exclude_positive=self.exclude_positive,
+        )
         loss = torch.stack([self.networks.loss.from_scores(each) for each in scores]).sum()
         return StepOutput(
             loss,
