@@ -68,8 +68,9 @@ def with_slopes(features: Float[np.ndarray, "t d"]) -> Float[np.ndarray, "t 3d"]
 def _slope(x: NDArray[np.floating]) -> NDArray[np.floating]:
     padded = np.pad(x, ((2, 2), (0, 0)), mode="edge")
     t = len(x)
-    rise = sum(k * (padded[2 + k : 2 + k + t] - padded[2 - k : 2 - k + t]) for k in (1, 2))
-    slope: NDArray[np.floating] = rise / 10
+    slope: NDArray[np.floating] = (
+        padded[3 : 3 + t] - padded[1 : 1 + t] + 2 * (padded[4 : 4 + t] - padded[:t])
+    ) / 10
     return slope
 
 

@@ -137,7 +137,7 @@ def speaker_probes(
         x, y, test = np.stack(means), np.array(who), np.array(outside, dtype=bool)
         if unknown := set(y[test]) - set(y[~test]):
             raise ValueError(
-                f"speaker {min(unknown)!r} is tested but never trained: identify speakers with a "
+                f"speaker {str(min(unknown))!r} is tested but never trained: identify speakers with a "
                 "split by utterance, or in time"
             )
         result = linear_probe(x[~test], y[~test], x[test], y[test], seed=seed)
