@@ -121,6 +121,9 @@ def test_a_run_is_probed_beside_its_baselines(spoken, run, capsys):
     probes = ("phones, every frame", "speakers, window", "speakers, utterance")
     assert set(rows) == {(kind, probe) for kind in kinds for probe in probes}
     assert rows["mfcc", "phones, every frame"]["accuracy"] > 0.9
+    assert set(payload["abx"]) == set(kinds)
+    # Tones that move through a frame, and the two ends of a run, are what is left.
+    assert payload["abx"]["mfcc"]["error"] < 0.1
     assert payload["card"]["encoder_hash_before"] == payload["card"]["encoder_hash_after"] == before
     assert "every fifth utterance" in payload["card"]["split"]
     assert "6 of 6 held-out recordings were in pre-training" in payload["notes"][-1]

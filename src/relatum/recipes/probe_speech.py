@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +13,13 @@ from rich.console import Console
 
 from ..data.audio import PHONES, Corpus, read_frame_labels, read_ids, read_phone_names
 from ..models import SpeechNetwork
-from ..probes import ProbeResult, ProtocolCard, parameter_hash
+from ..probes import ABXResult, ProbeResult, ProtocolCard, parameter_hash
 from ..runs import Run, RunError
 from ..settings import POSITIONAL, check_choices, choice
 from .images.resolve import found_device
 from .speech import TrainSpeech, build_networks, load_corpus, read_settings, trained_network
 from .speech.features import FrameFeatures, context_features, mfcc_features
-from .speech.probing import ProbeSet, phone_probe, speaker_probes, split_of
+from .speech.probing import ProbeSet, phone_abx, phone_probe, speaker_probes, split_of
 from .tables import probe_table
 
 __all__ = ["ProbeSpeech", "main"]
@@ -32,7 +32,8 @@ class ProbeSpeech:
     """Measure what frozen frames say of phones and speakers, beside MFCC and an untrained network.
 
     Phones: a linear classifier on every frame. Speakers: a linear classifier on the mean of each
-    window and of each utterance. Nothing is chosen on held-out recordings.
+    window and of each utterance. ABX: how often a phone is nearer to another phone than to its own
+    kind. Nothing is chosen on held-out recordings.
 
     Example: relatum probe speech runs/rpc runs/cpc --data LibriSpeech --labels phones41.txt
     --held-out test_split.txt
@@ -60,18 +61,30 @@ class ProbeSpeech:
     held_out: Path | None = None
     """File with the held-out utterance ids, or speakers, one a line. Default: every fifth."""
 
+    abx_items: int = 5
+    """ABX: items of a phone and speaker at most; 0 leaves it out. It needs --labels."""
+
     device: str = "cpu"
     """Where features are computed: auto (cuda where there is one, else cpu), cpu, cuda or cuda:1.
     """
 
     def __post_init__(self) -> None:
         check_choices(self)
+        if self.abx_items < 0 or self.abx_items == 1:
+            raise ValueError(f"abx_items must be 0 or at least 2, got {self.abx_items}")
         if not self.runs:
             raise ValueError("name at least one run directory")
         if self.split == "time" and (self.labels or self.held_out):
             raise ValueError("split time is for speakers alone: leave out --labels and --held-out")
         if self.split == "speaker" and not self.labels:
             raise ValueError("split speaker needs --labels: speakers held out cannot be identified")
+
+
+class Measured(NamedTuple):
+    """What was found of one kind of features."""
+
+    results: list[ProbeResult]
+    abx: ABXResult | None
 
 
 class Material(NamedTuple):
@@ -101,7 +114,7 @@ def main(settings: ProbeSpeech, console: Console | None = None) -> list[dict[str
     for run in runs:
         if not run.checkpoint.is_file():
             raise RunError(f"{run.path} has no checkpoint {run.checkpoint}; start training")
-    shared: dict[tuple[object, ...], list[ProbeResult]] = {}
+    shared: dict[tuple[object, ...], Measured] = {}
     materials: dict[tuple[object, ...], Material] = {}
     payloads = []
     for run, own in zip(runs, trained, strict=True):
@@ -111,7 +124,10 @@ def main(settings: ProbeSpeech, console: Console | None = None) -> list[dict[str
         for remark in _seen_in_training(own, materials[key]):
             console.out(f"note: {run.path}: {remark}", highlight=False)
         payloads.append(_probe_run(run, own, settings, materials[key], key, shared))
-        console.out(f"probed {run.path}", highlight=False)
+        errors = payloads[-1]["abx"]
+        shown = ", ".join(f"{name} {100 * each['error']:.1f} %" for name, each in errors.items())
+        told = f"; ABX error (50 % is chance): {shown}" if shown else ""
+        console.out(f"probed {run.path}{told}", highlight=False)
     console.print(probe_table(settings.runs))
     return payloads
 
@@ -157,7 +173,7 @@ def _probe_run(
     settings: ProbeSpeech,
     material: Material,
     key: tuple[object, ...],
-    shared: dict[tuple[object, ...], list[ProbeResult]],
+    shared: dict[tuple[object, ...], Measured],
 ) -> dict[str, Any]:
     network = trained_network(run).to(settings.device)
     fresh = build_networks(own).network.to(settings.device)
@@ -168,17 +184,20 @@ def _probe_run(
         "mfcc": (("mfcc",), mfcc_features(), None),
         "mfcc13": (("mfcc13",), mfcc_features(slopes=False), None),
     }
-    rows, cards = [], {}
+    rows, cards, errors = [], {}, {}
     for name, (mine, extract, module) in kinds.items():
         before = None if module is None else parameter_hash(module)
         if (*key, *mine) not in shared:
-            shared[(*key, *mine)] = _measure(extract, material, own, settings.split == "time")
+            shared[(*key, *mine)] = _measure(extract, material, own, settings)
         found = shared[(*key, *mine)]
         after = None if module is None else parameter_hash(module)
-        rows += [{"features": name, **result.to_dict()} for result in found]
+        rows += [{"features": name, **result.to_dict()} for result in found.results]
+        if found.abx is not None:
+            errors[name] = asdict(found.abx)
         dim = {"mfcc": 39, "mfcc13": 13}.get(name, own.context_dim)
-        cards[name] = _card(name, (before, after), dim, material, found).to_dict()
+        cards[name] = _card(name, (before, after), dim, material, found.results).to_dict()
     payload = {
+        "abx": errors,
         "card": cards["encoder"], "cards": cards, "rows": rows,
         "notes": [*material.corpus.notes, *_seen_in_training(own, material)],
     }  # fmt: skip
@@ -191,16 +210,19 @@ def _contexts(network: SpeechNetwork, own: TrainSpeech, settings: ProbeSpeech) -
 
 
 def _measure(
-    extract: FrameFeatures, material: Material, own: TrainSpeech, in_time: bool
-) -> list[ProbeResult]:
+    extract: FrameFeatures, material: Material, own: TrainSpeech, settings: ProbeSpeech
+) -> Measured:
     data = ProbeSet.of(material.corpus, extract, material.test)
-    found = []
+    found, errors, in_time = [], None, settings.split == "time"
     if material.labels is not None:
         found.append(phone_probe(data, material.labels, material.names, own.seed))
+        if settings.abx_items:
+            # One draw for all runs: they are compared.
+            errors = phone_abx(data, material.labels, material.names, settings.abx_items, 0)
     trained = {s for s, test in zip(data.speakers, data.test, strict=True) if not test}
     if in_time or trained == set(data.speakers):
         found += speaker_probes(data, own.window // 160, own.seed, in_time=in_time)
-    return found
+    return Measured(found, errors)
 
 
 def _card(

@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from ...data.audio import Corpus
-from ...probes import ProbeResult, linear_probe
+from ...data.audio import Corpus, segments_from_labels
+from ...probes import ABXResult, ProbeResult, abx, linear_probe
 from .features import FrameFeatures
 
-__all__ = ["ProbeSet", "phone_probe", "speaker_probes", "split_of"]
+__all__ = ["ProbeSet", "phone_abx", "phone_probe", "speaker_probes", "split_of"]
 
 _GRID: Final = tuple(10.0**power for power in range(-1, -6, -1))
 _CHOICE_FRAMES: Final = 20_000  # enough to tell penalties apart, a tenth of the time
@@ -104,6 +104,30 @@ def phone_probe(
     return replace(found, probe="phones, every frame")
 
 
+def phone_abx(
+    data: ProbeSet,
+    labels: Sequence[Int64[np.ndarray, " t"]],
+    names: Sequence[str],
+    most: int,
+    seed: int,
+) -> ABXResult:
+    """ABX between phones of one speaker, in any surroundings, on held-out utterances.
+
+    Items are runs of one label from 30 to 300 ms; silence and noise are no phones.
+    """
+    items, phones, speakers = [], [], []
+    for x, y, speaker, test in zip(data.features, labels, data.speakers, data.test, strict=True):
+        if not test:
+            continue
+        for phone, start, end in segments_from_labels(y, tuple(names)):
+            first, last = round(100 * start), min(round(100 * end), len(x))
+            if phone not in ("SIL", "SPN") and 3 <= last - first <= 30:
+                items.append(x[first:last])
+                phones.append(phone)
+                speakers.append(speaker)
+    return abx(items, phones, speakers, most=most, seed=seed)
+
+
 def speaker_probes(
     data: ProbeSet, frames: int, seed: int, *, in_time: bool = False
 ) -> list[ProbeResult]:
@@ -137,8 +161,8 @@ def speaker_probes(
         x, y, test = np.stack(means), np.array(who), np.array(outside, dtype=bool)
         if unknown := set(y[test]) - set(y[~test]):
             raise ValueError(
-                f"speaker {str(min(unknown))!r} is tested but never trained: identify speakers with a "
-                "split by utterance, or in time"
+                f"speaker {str(min(unknown))!r} is tested but never trained: identify speakers "
+                "with a split by utterance, or in time"
             )
         result = linear_probe(x[~test], y[~test], x[test], y[test], seed=seed)
         found.append(replace(result, probe=name))
