@@ -150,6 +150,27 @@ def test_frames_must_reach():
 # Whole steps
 
 
+@pytest.mark.parametrize(("objective", "scale"), [(CPC(), 1.0), (RPC(1.0, 0.25, 1.0), 4.0)])
+def test_what_comes_is_told_from_what_does_not(objective, scale):
+    """Codes that last four frames: one ahead is the same code three times in four."""
+    draws = generator(3)
+    codes = torch.randn(40, 16, generator=draws)
+    frames = codes[torch.randint(40, (6, 10), generator=draws)].repeat_interleave(4, 1)
+    predictors = torch.nn.ModuleList(torch.nn.Linear(16, 16, bias=False) for _ in range(4))
+    optimizer = torch.optim.Adam(predictors.parameters(), 0.02)
+    loss = ContrastiveLoss(objective, DotProduct(scale))
+    for _ in range(120):
+        drawn = draw_negatives(torch.zeros(6).long(), 40, 36, 16, "any", draws)
+        found = look_ahead(loss.critic, [p(frames[:, :36]) for p in predictors], frames, drawn)
+        optimizer.zero_grad()
+        torch.stack([loss.from_scores(each) for each in found]).sum().backward()
+        optimizer.step()
+    wins = [float((each.positives > each.negatives.max()).double().mean()) for each in found]
+    # A draw of the same code ties, which is no win; chance is 1 in 17.
+    assert wins[0] > 0.3
+    assert wins[0] > wins[3]
+
+
 class Sounds:
     """Windows that are at hand: what the step asks of the real ones."""
 
