@@ -48,6 +48,15 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
     "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
+    "train speech": Command(
+        "recipes.train_speech", "TrainSpeech", "main", "train an encoder on recordings"
+    ),
+    "probe speech": Command(
+        "recipes.probe_speech", "ProbeSpeech", "main", "measure encoders of recordings"
+    ),
+    "embed speech": Command(
+        "recipes.embed_speech", "EmbedSpeech", "main", "write features of every 10 ms to files"
+    ),
     "certify": Command(
         "recipes.certify", "Certify", "main", "say how well classes will be told apart"
     ),

@@ -1,9 +1,10 @@
-"""Networks: from pixels to a representation, and from a representation to an embedding."""
+"""Networks: from pixels or sound to a representation, from a representation to an embedding."""
 
 from .bounded import NORMS, BoundedEncoder
 from .encoders import ENCODERS, Encoder, build_encoder
 from .heads import ProjectionHead
 from .normalization import average_running_statistics, group_normalized, synchronized
+from .speech import SpeechNetwork, SpeechSizes, frames_of
 
 __all__ = [
     "ENCODERS",
@@ -11,8 +12,11 @@ __all__ = [
     "BoundedEncoder",
     "Encoder",
     "ProjectionHead",
+    "SpeechNetwork",
+    "SpeechSizes",
     "average_running_statistics",
     "build_encoder",
+    "frames_of",
     "group_normalized",
     "synchronized",
 ]

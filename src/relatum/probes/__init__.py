@@ -13,6 +13,7 @@ Test rows are used for nothing but the final count: scales, penalties and drawn 
 the training rows alone.
 """
 
+from .abx import ABXResult, abx
 from .class_means import class_mean_scores, class_means, class_means_probe
 from .features import extract_features, pixel_features
 from .knn import knn_probe
@@ -23,11 +24,13 @@ from .task import ProbeResult, few_labels
 
 __all__ = [
     "REGULARISATION_GRID",
+    "ABXResult",
     "Comparison",
     "Interval",
     "ProbeResult",
     "ProtocolCard",
     "Standardiser",
+    "abx",
     "check_unchanged",
     "class_mean_scores",
     "class_means",

@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ..probes.summary import Interval, mean_interval, paired_difference
 from .reading import Column, Group, RunRecord
 
 __all__ = [
+    "BASELINES",
     "Interval",
     "Row",
     "accuracy_rows",
@@ -28,6 +29,15 @@ __all__ = [
     "standing",
     "units",
 ]
+
+
+BASELINES: Final = {
+    "untrained": "untrained encoder",
+    "pixels": "raw pixels",
+    "mfcc": "39 MFCC",
+    "mfcc13": "13 MFCC",
+}
+"""Features that stand beside those of an encoder, by the name that probes give them."""
 
 
 class Row(NamedTuple):
@@ -101,7 +111,7 @@ def _diverged(group: Group) -> str:
 
 
 def accuracy_rows(groups: Sequence[Group], columns: Sequence[Column]) -> list[Row]:
-    """Accuracies of each group's encoder, then of the untrained encoder and of raw pixels."""
+    """Accuracies of each group's encoder, then of what stands beside it."""
     rows = [
         Row(
             group.label,
@@ -111,7 +121,8 @@ def accuracy_rows(groups: Sequence[Group], columns: Sequence[Column]) -> list[Ro
         )
         for group in groups
     ]
-    for features, label in (("untrained", "Untrained encoder"), ("pixels", "Raw pixels")):
+    for features, name in BASELINES.items():
+        label = name[0].upper() + name[1:]
         cells = tuple(interval(_baseline(groups, features, column)) for column in columns)
         most = max((cell.n for cell in cells if cell), default=0)
         if most:
@@ -128,7 +139,7 @@ def _baseline(groups: Sequence[Group], features: str, column: Column) -> list[fl
             seed = group.runs[i].setting("seed") if len(group.runs) > 1 else i
             seen[seed, value] = value
     values = list(seen.values())
-    if features == "pixels" and len(set(values)) == 1:  # one measurement, however often repeated
+    if features != "untrained" and len(set(values)) == 1:  # one measurement, however often repeated
         return values[:1]
     return values
 
@@ -143,7 +154,7 @@ def difference_rows(groups: Sequence[Group], columns: Sequence[Column]) -> list[
     """Paired differences: each encoder minus its baselines, then objectives against each other."""
     rows = []
     for group in groups:
-        for features, name in (("untrained", "untrained encoder"), ("pixels", "raw pixels")):
+        for features, name in BASELINES.items():
             cells = tuple(
                 compare(units(group, "encoder", c), units(group, features, c)) for c in columns
             )

@@ -9,7 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from .reading import Column, Group, RunRecord, last, number, series
-from .tables import Interval, by_seed, columns, compare, half, interval, repeats, standing, units
+from .tables import (
+    BASELINES,
+    Interval,
+    by_seed,
+    columns,
+    compare,
+    half,
+    interval,
+    repeats,
+    standing,
+    units,
+)
 
 __all__ = [
     "DASH",
@@ -136,7 +147,8 @@ def _replication(group: Group, value: Interval) -> str:
 def _comparisons(groups: Sequence[Group], column: Column) -> str:
     """The best group against its baselines and the next best, in one sentence and a judgement."""
     best, found = groups[0], []
-    for features, name in (("untrained", "the untrained encoder"), ("pixels", "raw pixels")):
+    for features, plain in BASELINES.items():
+        name = f"the {plain}" if features == "untrained" else plain
         base = units(best, features, column)
         if difference := compare(units(best, "encoder", column), base):
             found.append((difference, name, f"{name} ({percent(interval(base.values()))} %)"))

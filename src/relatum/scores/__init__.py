@@ -14,11 +14,13 @@ from .pairings import (
     sampled,
     two_view,
 )
+from .sequences import SCOPES, draw_negatives, look_ahead
 from .statistics import Statistics, statistics_of_pairs
 from .streaming import MovingMoments
 
 __all__ = [
     "PAIRINGS",
+    "SCOPES",
     "BothDirections",
     "MovingMoments",
     "PooledNegatives",
@@ -28,10 +30,12 @@ __all__ = [
     "checked_prior",
     "debiased",
     "debiased_moments",
+    "draw_negatives",
     "explicit",
     "from_matrix",
     "in_batch",
     "in_batch_symmetric",
+    "look_ahead",
     "over_blocks",
     "sampled",
     "statistics_of_pairs",

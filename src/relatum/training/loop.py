@@ -98,7 +98,8 @@ class Plan:
     Every epoch is a new permutation of the rows, keyed by (seed, epoch), and gives
     ``rows // (batch_size * accumulate_steps)`` steps. The rows left over at the end of an epoch are
     dropped (a smaller batch would be a different contrastive task); being others each time, all
-    rows are used over a few epochs.
+    rows are used over a few epochs. With groups, a batch holds rows of one group alone, such as
+    windows of one speaker, and each group drops what does not fill a batch.
 
     Attributes:
         rows: Size of the training set.
@@ -113,6 +114,8 @@ class Plan:
         gradient_clip: Largest norm of the whole gradient, or None.
         log_every: Steps between two lines of metrics.
         checkpoint_every: Steps between two checkpoints; there is always one at the end.
+        groups: The group of each row; None puts all rows together.
+        constant_rate: Keep the rate after the warm-up, instead of a cosine to zero.
 
     Raises:
         ValueError: If the rows do not fill one step, or a count is not positive.
@@ -128,14 +131,17 @@ class Plan:
     gradient_clip: float | None = None
     log_every: int = 10
     checkpoint_every: int = 100
+    groups: Int64[Tensor, " n"] | None = None
+    constant_rate: bool = False
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "steps", "accumulate_steps", "log_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.rows < self.batch_size * self.accumulate_steps:
+        if self.steps_per_epoch < 1:
+            apart = "" if self.groups is None else " from one group each"
             raise ValueError(
-                f"{self.rows} rows do not fill one step of batch_size {self.batch_size} x "
+                f"{self.rows} rows do not fill one step of batch_size {self.batch_size}{apart} x "
                 f"accumulate_steps {self.accumulate_steps}; use a smaller batch"
             )
         if self.gradient_clip is not None and self.gradient_clip <= 0:
@@ -144,12 +150,20 @@ class Plan:
     @property
     def steps_per_epoch(self) -> int:
         """Whole steps in one pass over the rows."""
-        return self.rows // (self.batch_size * self.accumulate_steps)
+        sizes = torch.tensor([self.rows]) if self.groups is None else self.groups.bincount()
+        return int((sizes // self.batch_size).sum()) // self.accumulate_steps
 
     def order(self, epoch: int) -> Int64[Tensor, " n"]:
-        """The rows of an epoch in their order."""
+        """The rows of an epoch in their order; with groups, those of whole batches alone."""
         generator = torch.Generator().manual_seed(stream_seed(self.seed, ORDER, epoch))
-        return torch.randperm(self.rows, generator=generator)
+        order = torch.randperm(self.rows, generator=generator)
+        if self.groups is None:
+            return order
+        apart = order[self.groups[order].argsort(stable=True)]
+        parts = torch.split(apart, self.groups.bincount().tolist())
+        whole = [part[: len(part) // self.batch_size * self.batch_size] for part in parts]
+        batches = torch.cat(whole).view(-1, self.batch_size)
+        return batches[torch.randperm(len(batches), generator=generator)].flatten()
 
     def batches(self, step: int) -> Iterator[tuple[Int64[Tensor, " n"], int]]:
         """The batches of a step: row numbers and the seed of the draws."""
@@ -165,6 +179,8 @@ class Plan:
 
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
+        if self.constant_rate:
+            return self.learning_rate * min(1.0, (step + 1) / max(1, self.warmup_steps))
         return warmup_cosine(
             step, base=self.learning_rate, warmup=self.warmup_steps, total=self.steps
         )

@@ -1,0 +1,57 @@
+"""Features per frame in files."""
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+import soundfile
+import torch
+from rich.console import Console
+
+from relatum import cli
+from relatum.recipes.speech import TrainSpeech, trained_network
+from relatum.recipes.train_speech import main as train
+
+
+@pytest.fixture
+def run(tmp_path):
+    generator = np.random.default_rng(0)
+    for name, frames in (("ann/a", 8000), ("bob/b", 3500)):
+        path = tmp_path / "s" / f"{name}.wav"
+        path.parent.mkdir(parents=True)
+        soundfile.write(path, generator.normal(0, 0.1, frames), 16000)
+    return train(
+        TrainSpeech(
+            data=str(tmp_path / "s"), window=3200, frame_dim=8, context_dim=6, look_ahead=2,
+            predictor="linear", negatives=4, batch_size=1, steps=1, device="cpu",
+            out=tmp_path / "run",
+        ),
+        Console(quiet=True),
+    )  # fmt: skip
+
+
+def test_frames_in_two_files(run, tmp_path):
+    (tmp_path / "labels.txt").write_text("bob/b " + " ".join(["7"] * 20))
+    words = ["embed", "speech", str(run.path), "--labels", str(tmp_path / "labels.txt")]
+    assert cli.main(words) == 0
+    with np.load(run.path / "embeddings" / "frames.npz") as found:
+        counts = np.bincount(found["utterance"])
+        assert counts.tolist() == [48, 20]  # (n - 400) // 160 + 1
+        assert found["features"].shape == (68, 6)
+        assert found["ids"].tolist() == ["ann/a", "bob/b"]
+        assert found["speakers"].tolist() == ["ann", "bob"]
+        assert np.allclose(found["seconds"][:3], [0, 0.01, 0.02])
+        assert found["labels"].tolist() == [-1] * 48 + [7] * 20
+        samples, _ = soundfile.read(tmp_path / "s" / "bob" / "b.wav", dtype="float32")
+        first = trained_network(run)(torch.from_numpy(samples[None, :3200]))[1][0]
+        assert np.allclose(found["features"][48:68], first.detach().numpy(), atol=1e-6)
+        table = pyarrow.parquet.read_table(run.path / "embeddings" / "frames.parquet")
+        assert table.column_names == ["id", "speaker", "seconds", "label", "features"]
+        assert np.allclose(np.array(table["features"].to_pylist()), found["features"])
+        assert table["id"].to_pylist()[47:49] == ["ann/a", "bob/b"]
+
+
+def test_a_run_of_images_is_refused(tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("data: mnist5k\n")
+    assert cli.main(["embed", "speech", str(tmp_path / "run")]) == 1
+    assert "not a run of `relatum train speech`" in capsys.readouterr().err

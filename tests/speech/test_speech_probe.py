@@ -1,0 +1,147 @@
+"""Probes of frozen frames, on sounds whose phones are tones and whose speakers are pitches."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+from rich.console import Console
+
+from relatum import cli
+from relatum.data.audio import label_count, list_sounds, open_corpus
+from relatum.models import SpeechNetwork, SpeechSizes
+from relatum.probes import parameter_hash
+from relatum.recipes.probe_speech import ProbeSpeech, main
+from relatum.recipes.speech import TrainSpeech, trained_network
+from relatum.recipes.speech.features import context_features, mfcc_features
+from relatum.recipes.speech.probing import ProbeSet, phone_probe, speaker_probes, split_of
+from relatum.recipes.train_speech import main as train
+from relatum.runs import Run
+
+QUIET = Console(quiet=True)
+RATE = 16000
+TONES = (500, 1100, 2300)
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory):
+    """Three speakers of one loudness each, ten recordings of tones that change every 100 ms."""
+    root = tmp_path_factory.mktemp("spoken")
+    generator = np.random.default_rng(0)
+    lines = []
+    for speaker, level in {"ann": 0.6, "bob": 0.06, "cy": 0.006}.items():
+        (root / "sounds" / speaker).mkdir(parents=True)
+        for i in range(10):
+            phones = generator.integers(0, 3, 8)
+            hertz = np.repeat(np.array(TONES)[phones], RATE // 10)
+            sound = level * np.sin(2 * np.pi * np.cumsum(hertz) / RATE)
+            sound += level / 50 * generator.normal(0, 1, len(sound))
+            soundfile.write(root / "sounds" / speaker / f"{i}.wav", sound, RATE, subtype="FLOAT")
+            labels = np.repeat(phones, 10)[: label_count(len(sound))]
+            lines.append(" ".join([f"{speaker}/{i}", *map(str, labels)]))
+    (root / "labels.txt").write_text("\n".join(lines))
+    return root
+
+
+@pytest.fixture(scope="module")
+def run(spoken, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "run"
+    return train(
+        TrainSpeech(
+            data=str(spoken / "sounds"), window=3200, frame_dim=8, context_dim=8, look_ahead=2,
+            predictor="linear", negatives=4, batch_size=2, steps=2, device="cpu", out=out,
+        ),
+        QUIET,
+    )  # fmt: skip
+
+
+def corpus_of(spoken):
+    return open_corpus(list_sounds([spoken / "sounds"])[0])
+
+
+def test_frames_of_windows_stand_where_they_were_heard(spoken):
+    """Two whole windows and a rest give the frames that each of them gives alone."""
+    network = SpeechNetwork(SpeechSizes(channels=8, context=8, steps=2, heads=2), 4800)
+    corpus = corpus_of(spoken)
+    samples = torch.from_numpy(corpus.read(0))
+    found = context_features(network, 4800)(corpus, 0)
+    assert len(found) == label_count(len(samples)) == 78
+    for start in (0, 4800, 9600):
+        alone = network(samples[None, start : start + 4800])[1][0].detach().numpy()
+        here = found[start // 160 : start // 160 + 30]
+        assert np.allclose(here, alone[: len(here)], atol=1e-6)
+
+
+def test_splits_are_of_whole_utterances_or_whole_speakers(spoken):
+    corpus = corpus_of(spoken)
+    test, how = split_of(corpus, "utterance", None)
+    held_out = [u.id for u, t in zip(corpus.utterances, test, strict=True) if t]
+    assert held_out == [f"{who}/{i}" for who in ("ann", "bob", "cy") for i in (4, 9)]
+    assert "6 of 30" in how
+    test, _ = split_of(corpus, "speaker", ["bob"])
+    assert {u.speaker for u, t in zip(corpus.utterances, test, strict=True) if t} == {"bob"}
+    with pytest.raises(ValueError, match="held-out speaker 'dan' is not among the 3"):
+        split_of(corpus, "speaker", ["dan"])
+    with pytest.raises(ValueError, match="30 of 30 utterances are held out"):
+        split_of(corpus, "speaker", ["ann", "bob", "cy"])
+
+
+def test_tones_and_loudness_are_read_off_mfcc(spoken):
+    """What these sounds are made of is in MFCC, so the probes must find it nearly always."""
+    corpus = corpus_of(spoken)
+    lines = [line.split() for line in (spoken / "labels.txt").read_text().splitlines()]
+    labels = {name: np.array(values, dtype=int) for name, *values in lines}
+    ordered = [labels[u.id] for u in corpus.utterances]
+    test, _ = split_of(corpus, "utterance", None)
+    data = ProbeSet.of(corpus, mfcc_features(), test)
+    phones = phone_probe(data, ordered, ["a", "b", "c"], 0)
+    assert phones.accuracy > 0.9  # frames that straddle two tones are the rest
+    assert phones.n_test == 6 * 78
+    window, utterance = speaker_probes(data, 20, 0)
+    assert window.accuracy == 1.0
+    assert utterance.accuracy > 0.5  # of 24 rows in 39 dimensions; chance is a third
+    assert (window.n_test, utterance.n_test) == (6 * 3, 6)
+    (later,) = speaker_probes(data, 20, 0, in_time=True)
+    assert later.n_test == 30  # of three windows the last
+    shuffled = [np.random.default_rng(i).permutation(y) for i, y in enumerate(ordered)]
+    assert phone_probe(data, shuffled, ["a", "b", "c"], 0).accuracy < 0.5
+    with pytest.raises(ValueError, match="'bob' is tested but never trained"):
+        speaker_probes(replace(data, test=split_of(corpus, "speaker", ["bob"])[0]), 20, 0)
+
+
+def test_a_run_is_probed_beside_its_baselines(spoken, run, capsys):
+    before = parameter_hash(trained_network(run))
+    words = ["probe", "speech", str(run.path), "--labels", str(spoken / "labels.txt")]
+    assert cli.main(words) == 0
+    assert "39 MFCC" in capsys.readouterr().out
+    payload = Run.open(run.path).read_json("results/probe.json")["payload"]
+    rows = {(row["features"], row["probe"]): row for row in payload["rows"]}
+    kinds = ("encoder", "untrained", "mfcc", "mfcc13")
+    probes = ("phones, every frame", "speakers, window", "speakers, utterance")
+    assert set(rows) == {(kind, probe) for kind in kinds for probe in probes}
+    assert rows["mfcc", "phones, every frame"]["accuracy"] > 0.9
+    assert set(payload["abx"]) == set(kinds)
+    # Tones that move through a frame, and the two ends of a run, are what is left.
+    assert payload["abx"]["mfcc"]["error"] < 0.1
+    assert payload["card"]["encoder_hash_before"] == payload["card"]["encoder_hash_after"] == before
+    assert "every fifth utterance" in payload["card"]["split"]
+    assert "6 of 6 held-out recordings were in pre-training" in payload["notes"][-1]
+
+
+def test_probes_by_speaker_and_in_time(spoken, run):
+    by_speaker = ProbeSpeech(
+        runs=[run.path], labels=spoken / "labels.txt", split="speaker",
+        held_out=spoken / "who.txt",
+    )  # fmt: skip
+    (spoken / "who.txt").write_text("cy\n")
+    (payload,) = main(by_speaker, QUIET)
+    assert {row["probe"] for row in payload["rows"]} == {"phones, every frame"}
+    (payload,) = main(ProbeSpeech(runs=[run.path], split="time"), QUIET)
+    assert {row["probe"] for row in payload["rows"]} == {"speakers, window"}
+    assert "last quarter" in payload["card"]["split"]
+    with pytest.raises(ValueError, match="needs --labels"):
+        ProbeSpeech(runs=[run.path], split="speaker")
+    (spoken / "other.txt").write_text("nobody 0 1\n")
+    with pytest.raises(ValueError, match="labels of none of 30 recordings"):
+        main(ProbeSpeech(runs=[run.path], labels=spoken / "other.txt"), QUIET)
