@@ -19,6 +19,7 @@ from relatum.data.audio import (
     read_ids,
     read_sound,
     read_speakers,
+    unit_windows,
 )
 
 RATE = 16000
@@ -342,3 +343,15 @@ def test_the_shared_corpus(shared_data: Path):
     assert round(whole.seconds / 60, 1) == 35.7  # 12.8 + 22.9 minutes
     crops = open_corpus(list_sounds([root / "train-clean-100_251spk_6s.tar"])[0], check=False)
     assert len(crops.speakers) == len(crops) == 251
+
+
+def test_unit_windows_against_a_loop():
+    """Mean 0 and variance 1 in each window by itself, whatever its loudness; silence stays 0."""
+    windows = torch.tensor([[1.0, 2.0, 6.0], [0.01, 0.02, 0.06], [0.0, 0.0, 0.0], [0.5, 0.5, 0.5]])
+    found = unit_windows(windows.double())
+    for row, scaled in zip(windows.double().tolist(), found.tolist(), strict=True):
+        mean = sum(row) / 3
+        deviation = (sum((x - mean) ** 2 for x in row) / 3) ** 0.5
+        expected = [(x - mean) / deviation if deviation > 0 else 0.0 for x in row]
+        assert scaled == pytest.approx(expected)
+    assert torch.allclose(found[0], found[1])

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -224,3 +225,17 @@ def test_the_command_line(voices, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "LibriSpeech" in shown
     assert cli.main(["train", "speech", "--objective", "wpc", "--data", "x"]) == 2
+
+
+@pytest.mark.parametrize(("objective", "reached"), [("cpc", 4 * math.log(17) - 2), ("rpc", -0.05)])
+def test_an_encoder_learns_to_tell_what_comes(voices, tmp_path, objective, reached):
+    """Tones hold for eight frames. Knowing nothing costs log 17 nats for each of four look-aheads,
+    and 0 by RPC; without scaled windows CPC stays there."""
+    given = settings(
+        voices, tmp_path / "run", objective=objective, steps=120, learning_rate=1e-2,
+        temperature=4.0, frame_dim=32, context_dim=32, log_every=120,
+    )  # fmt: skip
+    assert main(given, QUIET).metrics()[-1]["loss"] < reached
+    if objective == "cpc":
+        plain = main(replace(given, normalize=False, out=tmp_path / "plain"), QUIET)
+        assert plain.metrics()[-1]["loss"] > reached

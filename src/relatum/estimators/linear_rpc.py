@@ -60,9 +60,12 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     S_{xy} - \alpha m_x m_y^\top` in coordinates where the second term is the identity. An
     iteration reads the data once; nothing of size (dx dy)² is formed.
 
-    **Intercept** (the default). Both sides get a column of ones: the critic is
-    :math:`(x-m_x)^\top W (y-m_y) + a^\top(x-m_x) + b^\top(y-m_y) + c`, and no origin of the columns
-    matters. With β = 0, a = b = 0, c = (1 − α)/γ and :math:`W = \frac1\gamma C_{xx}^{-1} C_{xy}
+    **Intercept** (the default). Both sides get a column of ones, and no origin of the columns
+    matters: the critic is
+
+    .. math:: (x-m_x)^\top W (y-m_y) + a^\top(x-m_x) + b^\top(y-m_y) + c
+
+    With β = 0, a = b = 0, c = (1 − α)/γ and :math:`W = \frac1\gamma C_{xx}^{-1} C_{xy}
     C_{yy}^{-1}` in covariances, so the ratio read from it is the same for every α, γ:
 
     .. math:: \hat r(x, y) = \gamma f + \alpha = 1 + \sum_k \rho_k u_k v_k

@@ -66,7 +66,7 @@ def main(settings: EmbedSpeech, console: Console | None = None) -> tuple[Path, P
     run = Run.open(settings.run)
     own = read_settings(run)
     network = trained_network(run).to(settings.device)
-    extract = context_features(network, own.window, settings.device)
+    extract = context_features(network, own.window, settings.device, normalize=own.normalize)
     corpus = load_corpus(own, data=settings.data)
     labels = {} if settings.labels is None else read_frame_labels(settings.labels)
     parts = [extract(corpus, number) for number in range(len(corpus))]

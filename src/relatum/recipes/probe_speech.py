@@ -206,7 +206,7 @@ def _probe_run(
 
 
 def _contexts(network: SpeechNetwork, own: TrainSpeech, settings: ProbeSpeech) -> FrameFeatures:
-    return context_features(network, own.window, settings.device)
+    return context_features(network, own.window, settings.device, normalize=own.normalize)
 
 
 def _measure(

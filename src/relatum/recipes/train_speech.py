@@ -142,6 +142,7 @@ def _prepare(
         settings.negatives,
         settings.negatives_from,
         settings.exclude_positive,
+        settings.normalize,
     )
     return step, TrainingState(dict(networks._asdict()), optimizer, scaler)
 

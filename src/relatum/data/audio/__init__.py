@@ -14,7 +14,7 @@ from .phones import (
     segments_from_labels,
 )
 from .reading import CHANNELS, Place, SoundHeader, read_header, read_sound
-from .windows import Windows, cut_windows
+from .windows import Windows, cut_windows, unit_windows
 
 __all__ = [
     "CHANNELS",
@@ -41,5 +41,6 @@ __all__ = [
     "read_sound",
     "read_speakers",
     "segments_from_labels",
+    "unit_windows",
     "with_slopes",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from ...data.audio import Corpus, label_count, mfcc, with_slopes
+from ...data.audio import Corpus, label_count, mfcc, unit_windows, with_slopes
 from ...models import SpeechNetwork
 
 __all__ = ["FrameFeatures", "context_features", "mfcc_features"]
@@ -17,7 +17,9 @@ FrameFeatures = Callable[[Corpus, int], Float[np.ndarray, "t d"]]
 """From the number of an utterance to its features; a frame each 10 ms."""
 
 
-def context_features(network: SpeechNetwork, window: int, device: str = "cpu") -> FrameFeatures:
+def context_features(
+    network: SpeechNetwork, window: int, device: str = "cpu", *, normalize: bool = False
+) -> FrameFeatures:
     """The contexts of a frozen network.
 
     An utterance is cut into windows of the length of training, side by side, each starting from an
@@ -27,7 +29,9 @@ def context_features(network: SpeechNetwork, window: int, device: str = "cpu") -
         network: On `device`.
         window: Samples of a window.
         device: Where it computes.
+        normalize: Whether windows are brought to mean 0 and variance 1, as in training.
     """
+    prepare = unit_windows if normalize else _as_given
 
     @torch.no_grad()
     def features(corpus: Corpus, number: int) -> Float[np.ndarray, "t d"]:
@@ -37,11 +41,11 @@ def context_features(network: SpeechNetwork, window: int, device: str = "cpu") -
         parts = []
         if whole:
             windows = samples[: whole * window].view(whole, window)
-            parts.append(network(windows)[1].flatten(0, 1))
+            parts.append(network(prepare(windows))[1].flatten(0, 1))
         rest = samples[whole * window :]
         # A rest of less than three frames has none that its convolutions see whole.
         if len(rest) >= 3 * hop:
-            parts.append(network(rest[None])[1][0])
+            parts.append(network(prepare(rest[None]))[1][0])
         if not parts:
             return np.zeros((0, network.dim), np.float32)
         found: Float[np.ndarray, "t d"] = torch.cat(parts).float().cpu().numpy()
@@ -49,6 +53,10 @@ def context_features(network: SpeechNetwork, window: int, device: str = "cpu") -
 
     network.eval()
     return features
+
+
+def _as_given(samples: Float[torch.Tensor, "n s"]) -> Float[torch.Tensor, "n s"]:
+    return samples
 
 
 def mfcc_features(slopes: bool = True) -> FrameFeatures:

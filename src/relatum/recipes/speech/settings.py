@@ -63,6 +63,10 @@ class TrainSpeech:
     short: str = choice("skip", ("skip", "pad"))
     """Recordings shorter than a window: left out, or padded with zeros. Both are counted."""
 
+    normalize: bool = True
+    """Bring each window to mean 0 and variance 1. Samples as they are, in [-1, 1], are so small
+    beside the first convolution's offsets that training hardly begins."""
+
     objective: str = choice("rpc", SPEECH_OBJECTIVES)
     """What is maximised for each look-ahead; the loss is their sum. `relatum objectives` explains
     each."""

@@ -10,7 +10,7 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from ...base import CrossEntropyObjective, InformationObjective, Scores
-from ...data.audio import Windows
+from ...data.audio import Windows, unit_windows
 from ...diagnostics import effective_rank
 from ...scores import draw_negatives, look_ahead
 from ...training import StepOutput
@@ -29,6 +29,7 @@ class PredictionStep:
         negatives: Frames drawn for each anchor.
         scope: Where they are drawn from.
         exclude_positive: Whether draws at the place of the positive are left out.
+        normalize: Whether windows are brought to mean 0 and variance 1.
     """
 
     networks: SpeechNetworks
@@ -36,12 +37,15 @@ class PredictionStep:
     negatives: int = 128
     scope: str = "any"
     exclude_positive: bool = False
+    normalize: bool = False
 
     def __call__(self, rows: Int64[Tensor, " n"], seed: int) -> StepOutput:
         """The loss of these windows, shifts and negatives drawn from `seed`."""
         generator = torch.Generator().manual_seed(seed)
         device = next(self.networks.network.parameters()).device
         samples = self.windows.read(rows, generator).to(device)
+        if self.normalize:
+            samples = unit_windows(samples)
         frames, contexts = self.networks.network(samples)
         predictions = self.networks.network.predict(contexts)
         drawn = draw_negatives(
