@@ -223,6 +223,20 @@ def test_validation_value_of_many_rows():
     assert judge.of_matrix(few) == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.parametrize("shares", [(1.0, 0.5), (1.0, 0.0), (0.0, 1.0)])
+def test_a_start_learns_again_from_more_rows_what_has_a_share(shares):
+    few, more, new = dependent(60), dependent(400, 2), dependent(30, 3)
+    kernel = KernelRatio.fit(*few, dependent(40, 1), objective=RPC(1.0, 0.05, 1.0))
+    start = Start(GaussianRatio.fit(*few), kernel, shares)
+    again = start.refit(*more)
+    expected = shares[0] * GaussianRatio.fit(*more).log_ratio(*new)
+    expected += shares[1] * kernel.refit(*more).log_ratio(*new)
+    assert again.log_ratio(*new) == pytest.approx(expected)
+    assert abs(again.log_ratio(*new) - start.log_ratio(*new)).max() > 0.01
+    assert (again.gaussian is start.gaussian) == (shares[0] == 0)
+    assert (again.kernel is start.kernel) == (shares[1] == 0)
+
+
 def test_lost_steps_are_counted(monkeypatch):
     class Broken(RPC):
         def __call__(self, scores):

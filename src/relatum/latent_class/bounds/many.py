@@ -185,6 +185,7 @@ def above_the_floor(
 
 
 def quotient(excess: float, part: float) -> float:
+    """The excess by the part of the tuples that carries it; infinite where that is rounding."""
     return excess / part if part >= ROUNDING else math.inf
 
 
