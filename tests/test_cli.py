@@ -2,6 +2,9 @@
 
 import dataclasses
 import importlib
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -216,3 +219,14 @@ def test_infinite_numbers_are_refused(option, capsys):
     message = capsys.readouterr().err
     assert "must be a finite number" in message
     assert len(message.strip().splitlines()) == 1
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    """As behind ``| head``: the end of the pipe is closed before anything is read."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "relatum", "train", "images", "--help"]
+    found = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert found.returncode == 1
+    assert found.stderr == ""

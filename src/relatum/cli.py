@@ -106,7 +106,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in words or bool(os.environ.get("RELATUM_DEBUG"))
-    words = [word for word in words if word != "--debug"]
+    try:
+        code = _run([word for word in words if word != "--debug"], debug)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read this, such as head, has seen enough; what is still to flush goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def _run(words: list[str], debug: bool) -> int:
     try:
         if not words or words[0] in ("-h", "--help"):
             print(_overview())
@@ -128,6 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             getattr(module, command.function)(settings)
+    except BrokenPipeError:
+        raise
     except KeyboardInterrupt:
         return _fail("interrupted; a training run continues with --resume", 130)
     except (ValueError, OSError, RuntimeError, ArithmeticError) as error:
