@@ -225,7 +225,7 @@ def test_files_that_are_not_what_they_should_be(tmp_path, arrays, message):
 
 def test_files_that_are_no_npz(tmp_path):
     (tmp_path / "rows.npz").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="as an npz file of plain arrays"):
+    with pytest.raises(ValueError, match="no npz file of plain arrays"):
         run(tmp_path / "rows.npz")
     with pytest.raises(ValueError, match="does not exist"):
         run(tmp_path / "none.npz")

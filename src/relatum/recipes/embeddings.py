@@ -81,8 +81,8 @@ def read_embeddings(path: Path) -> Embeddings:
             known = list(loaded.files)
     except (ValueError, OSError, zipfile.BadZipFile, AttributeError, TypeError) as error:
         raise ValueError(
-            f"cannot read {path} as an npz file of plain arrays ({error}); numpy.savez(path, "
-            "features=..., labels=...) writes one"
+            f"{path} is no npz file of plain arrays; numpy.savez(path, features=..., labels=...) "
+            "writes one, of numbers or strings, not of objects"
         ) from error
     if "features" not in arrays:
         raise ValueError(
