@@ -76,6 +76,9 @@ COMMANDS: Final[dict[str, Command]] = {
         "main",
         "follow a climbing mutual information by every estimator",
     ),
+    "reproduce speech-table": Command(
+        "recipes.speech_table", "SpeechTable", "main", "phones and speakers by every objective"
+    ),
     "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
 }
 

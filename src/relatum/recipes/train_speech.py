@@ -63,7 +63,7 @@ def main(
         networks = build_networks(settings)
     except ValueError as error:  # sizes that refuse each other, whatever the recordings
         raise SettingsError(str(error)) from None
-    plan = _plan(settings, windows)
+    plan = plan_of(settings, windows)
     step, state = _prepare(settings, networks, windows, device)
     if settings.dry_run:
         _describe(console, settings, windows, networks, plan, step)
@@ -94,7 +94,7 @@ def main(
     return run
 
 
-def _plan(settings: TrainSpeech, windows: Windows) -> Plan:
+def plan_of(settings: TrainSpeech, windows: Windows) -> Plan:
     same = settings.batches == "same_speaker"
     one = Plan(
         rows=len(windows),

@@ -55,18 +55,27 @@ class Windows:
         The shift is uniform over whole samples from 0 to the rest of its utterance, so that over
         many epochs every sample is seen.
         """
+        return self.read_at(rows, self.first_samples(rows, generator))
+
+    def first_samples(
+        self, rows: Int64[Tensor, " b"], generator: torch.Generator | None = None
+    ) -> Int64[Tensor, " b"]:
+        """Where :meth:`read` begins each window in its utterance, with the same generator."""
         rows = rows.cpu()
-        share = (
-            torch.zeros(len(rows))
-            if generator is None
-            else torch.rand(len(rows), generator=generator)
-        )
+        if generator is None:
+            return self.start[rows]
+        share = torch.rand(len(rows), generator=generator)
         shift = (share * (self.slack[rows] + 1)).long().minimum(self.slack[rows])
+        return self.start[rows] + shift
+
+    def read_at(
+        self, rows: Int64[Tensor, " b"], first: Int64[Tensor, " b"]
+    ) -> Float[Tensor, "b length"]:
+        """The samples of some windows, each from a sample of its utterance on."""
         batch = torch.zeros(len(rows), self.length)
-        for i, row in enumerate(rows.tolist()):
-            number = int(self.utterance[row])
+        for i, number in enumerate(self.utterance[rows.cpu()].tolist()):
             held = min(self.length, self.corpus.utterances[number].frames)
-            samples = self.corpus.read(number, int(self.start[row] + shift[i]), held)
+            samples = self.corpus.read(number, int(first[i]), held)
             batch[i, : len(samples)] = torch.from_numpy(samples)
         return batch
 

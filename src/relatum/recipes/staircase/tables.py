@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Final
+
+from ..experiments.page import table
 
 __all__ = ["MINUS", "short", "signed", "table"]
 
@@ -29,9 +30,3 @@ def signed(value: float) -> str:
         ('+1.00', '−0.25')
     """
     return f"{value:+.2f}".replace("-", MINUS)
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown; numbers on the right."""
-    lines = [header, ["---", *("---:" for _ in header[1:])], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

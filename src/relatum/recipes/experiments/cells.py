@@ -1,0 +1,185 @@
+"""An experiment is a list of cells, each one training with its measurements; finished ones stay.
+
+A folder holds ``cells/NAME.json`` of every finished cell, ``runs/NAME`` of every training, and
+nothing else that counts: a killed experiment goes on where it stopped, inside a training too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from ...runs import Run, RunError, atomic_write, strict_json
+
+__all__ = ["Cell", "Record", "Work", "finish", "processes", "read_finished"]
+
+Record = dict[str, Any]
+
+Work = Callable[["Cell", Path, Console], Record]
+"""Makes the record of a cell. A function of a module, since processes of their own call it; the
+path is the experiment's folder, the console where a training may show its progress."""
+
+_POLL: Final = 2.0  # seconds between two looks at what runs
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One training and what is measured of it.
+
+    Attributes:
+        name: Unique in the experiment, and a file name: "rpc-0".
+        plan: Everything that the record depends on; a finished cell with another plan is refused.
+        steps: Updates of its training, 0 without one: the measure of the time it takes.
+    """
+
+    name: str
+    plan: Mapping[str, Any] = field(hash=False)
+    steps: int = 0
+
+    def path(self, folder: Path) -> Path:
+        """Where its record is kept."""
+        return folder / "cells" / f"{self.name}.json"
+
+    def run(self, folder: Path) -> Path:
+        """Where its training is kept."""
+        return folder / "runs" / self.name
+
+
+def processes(jobs: int | None, device: str) -> int:
+    """How many cells run at a time: as given, else one a processor, and one on a GPU."""
+    if jobs is not None:
+        return jobs
+    return 1 if device != "cpu" else len(os.sched_getaffinity(0))
+
+
+def finish(
+    cells: Sequence[Cell], folder: Path, work: Work, *, jobs: int, console: Console
+) -> dict[str, Record]:
+    """Runs the cells that are not finished, and returns the records of all by name.
+
+    Args:
+        cells: In the order in which they are begun; seeds outermost, a run that is cut short has
+            one seed of everything.
+        folder: Of the experiment.
+        work: What makes a record.
+        jobs: Cells at a time. With more than one each runs in a process of its own with one thread;
+            a single one runs here, with its own lines of progress.
+        console: Where progress goes.
+
+    Raises:
+        RunError: If a finished cell was made with other settings, or its file is damaged.
+        ValueError: If two cells share a name.
+    """
+    if len({cell.name for cell in cells}) < len(cells):
+        raise ValueError("two cells share a name")
+    done = read_finished(cells, folder)
+    todo = [cell for cell in cells if cell.name not in done]
+    if todo and done:
+        console.out(f"{len(done)} of {len(cells)} cells are finished already", highlight=False)
+    run = _here if jobs == 1 else _apart
+    for number, (cell, record) in enumerate(run(todo, folder, work, jobs, console), len(done) + 1):
+        console.out(
+            f"{number}/{len(cells)} {cell.name}: {record['seconds']:.0f} s", highlight=False
+        )
+    return read_finished(cells, folder)
+
+
+def read_finished(cells: Sequence[Cell], folder: Path) -> dict[str, Record]:
+    """The records of the finished cells.
+
+    Raises:
+        RunError: If one was made with other settings, or is damaged.
+    """
+    found = {}
+    for cell in cells:
+        path = cell.path(folder)
+        if not path.exists():
+            continue
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RunError(f"{path} is damaged ({error}); remove it") from None
+        plan = json.loads(strict_json(cell.plan))
+        if record.get("plan") != plan:
+            old = record.get("plan") or {}
+            keys = [key for key in {**plan, **old} if plan.get(key) != old.get(key)]
+            changed = "; ".join(f"{key}: {old.get(key)} -> {plan.get(key)}" for key in sorted(keys))
+            raise RunError(f"{path} was made with other settings ({changed}); choose another --out")
+        found[cell.name] = record
+    return found
+
+
+def _here(
+    cells: Sequence[Cell], folder: Path, work: Work, jobs: int, console: Console
+) -> Iterator[tuple[Cell, Record]]:
+    for cell in cells:
+        yield cell, _keep(cell, folder, work, console)
+
+
+def _apart(
+    cells: Sequence[Cell], folder: Path, work: Work, jobs: int, console: Console
+) -> Iterator[tuple[Cell, Record]]:
+    """Several at a time; the bar counts the updates of those that run, too."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    # Started afresh, not forked: a forked child of a process with torch's threads can hang.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads,
+                               initargs=(1,))  # fmt: skip
+    work_of = {cell: max(1, cell.steps) for cell in cells}
+    bar = Progress(*columns, console=console, disable=not console.is_terminal)
+    try:
+        with bar:
+            line = bar.add_task("steps", total=sum(work_of.values()))
+            running: dict[Future[Record], Cell] = {
+                pool.submit(_keep, cell, folder, work, None): cell for cell in cells
+            }
+            past = 0
+            while running:
+                ready, _ = wait(running, timeout=_POLL, return_when=FIRST_COMPLETED)
+                for future in ready:
+                    cell = running.pop(future)
+                    past += work_of[cell]
+                    yield cell, future.result()
+                under_way = sum(_steps_so_far(cell, folder) for cell in running.values())
+                bar.update(line, completed=past + under_way)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _keep(cell: Cell, folder: Path, work: Work, console: Console | None) -> Record:
+    began = time.perf_counter()
+    result = work(cell, folder, console or Console(quiet=True))
+    record = {
+        "plan": dict(cell.plan),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "seconds": round(time.perf_counter() - began, 1),
+        **result,
+    }
+    atomic_write(cell.path(folder), strict_json(record).encode() + b"\n")
+    return record
+
+
+def _steps_so_far(cell: Cell, folder: Path) -> int:
+    """Updates that the log of a running cell knows of."""
+    try:
+        lines = Run(cell.run(folder)).metrics()
+    except (OSError, ValueError):
+        return 0
+    return min(cell.steps, int(lines[-1]["step"])) if lines else 0

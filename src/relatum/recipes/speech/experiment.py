@@ -1,0 +1,161 @@
+"""What the speech experiments share: folder, presets, and the measurements of one network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from jaxtyping import Bool, Int64
+from rich.console import Console
+
+from ...data.audio import Corpus, read_frame_labels, read_ids, read_phone_names
+from ...models import SpeechNetwork
+from ...runs import RunError
+from ...settings import SettingsError
+from .build import load_corpus, resolve
+from .features import FrameFeatures, context_features
+from .probing import ProbeSet, phone_abx, phone_probe, speaker_probes, split_of
+from .settings import TrainSpeech
+
+__all__ = ["PRESETS", "SpeechFolder", "measure", "settings_of", "train_contrastive"]
+
+# Layout of a folder with recordings, labels and splits; the last four names are those under which
+# labels and splits of LibriSpeech's 100 hours were published.
+_RECORDINGS: Final = ("LibriSpeech", "train-clean-100_3spk.tar")
+_MANY_SPEAKERS: Final = "train-clean-100_251spk_6s.tar"
+_LABELS: Final = "converted_aligned_phones.txt"
+_NAMES: Final = "phones.txt"
+_TRAIN: Final = "train_split.txt"
+_TEST: Final = "test_split.txt"
+
+PRESETS: Final[dict[str, dict[str, Any]]] = {
+    # configs/speech-cpu.yaml; a cell takes about 8 minutes of one core.
+    "cpu": {
+        "window": 20480, "frame_dim": 64, "context_dim": 64, "predictor": "linear",
+        "temperature": 8.0, "batches": "any", "batch_size": 8, "epochs": 10.0,
+        "learning_rate": 0.002, "device": "cpu",
+    },
+    # The published network with linear predictors, a seventh of the epochs, larger batches.
+    "gpu": {"predictor": "linear", "batch_size": 32, "epochs": 30.0, "learning_rate": 4e-4},
+    # Tsai et al. (2021) with the sizes of the code they build on.
+    "paper": {},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SpeechFolder:
+    """A folder with recordings in LibriSpeech's layout, phone labels, and a published split.
+
+    Attributes:
+        path: It holds ``LibriSpeech/`` (and tars of it), ``converted_aligned_phones.txt``,
+            ``train_split.txt`` and ``test_split.txt``; ``phones.txt`` and a tar of many speakers
+            are optional.
+    """
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        for name in (_RECORDINGS[0], _LABELS, _TRAIN, _TEST):
+            if not (self.path / name).exists():
+                raise SettingsError(
+                    f"--data {self.path} has no {name}; a speech folder holds {_RECORDINGS[0]}/, "
+                    f"{_LABELS}, {_TRAIN} and {_TEST}"
+                )
+
+    @property
+    def recordings(self) -> str:
+        """The recordings, as the setting ``data`` names them."""
+        places = [self.path / name for name in _RECORDINGS]
+        return ",".join(str(place) for place in places if place.exists())
+
+    @property
+    def many_speakers(self) -> Path | None:
+        """Short recordings of many speakers, if they are there."""
+        place = self.path / _MANY_SPEAKERS
+        return place if place.exists() else None
+
+    @property
+    def train_ids(self) -> Path:
+        """The utterances of the training side."""
+        return self.path / _TRAIN
+
+    def phone_names(self) -> list[str] | None:
+        """Names of the phones, if they are there."""
+        place = self.path / _NAMES
+        return list(read_phone_names(place)) if place.exists() else None
+
+    def labels(self, corpus: Corpus) -> list[Int64[np.ndarray, " t"]]:
+        """The phone labels of every utterance.
+
+        Raises:
+            RunError: If an utterance has none.
+        """
+        found = read_frame_labels(self.path / _LABELS)
+        missing = [each.id for each in corpus.utterances if each.id not in found]
+        if missing:
+            raise RunError(f"{self.path / _LABELS} has no labels of {missing[0]}")
+        return [found[each.id] for each in corpus.utterances]
+
+    def both_sides(self, settings: TrainSpeech) -> tuple[Corpus, Bool[np.ndarray, " n"]]:
+        """All utterances of the published split, and which are held out."""
+        test = list(read_ids(self.path / _TEST))
+        both = [*read_ids(self.train_ids), *test]
+        corpus = load_corpus(settings, data=self.recordings, only=both)
+        return corpus, split_of(corpus, "utterance", test)[0]
+
+
+def settings_of(
+    preset: Mapping[str, Any], objective: str, seed: int, folder: SpeechFolder, **given: Any
+) -> TrainSpeech:
+    """The resolved settings of one training: a preset, with what is given in its place."""
+    values = {**preset, **given, "objective": objective, "seed": seed}
+    return resolve(TrainSpeech(**values, data=folder.recordings, only=folder.train_ids))
+
+
+def train_contrastive(settings: TrainSpeech, out: Path, console: Console) -> Any:
+    """Trains in `out`, or goes on with what is there."""
+    from ..train_speech import main as train_speech  # the command's module imports this room
+
+    begun = (out / "config.yaml").exists()
+    return train_speech(replace(settings, out=out, resume=begun), console)
+
+
+def measure(
+    network: SpeechNetwork | None,
+    extract: FrameFeatures | None,
+    settings: TrainSpeech,
+    folder: SpeechFolder,
+    *,
+    abx_items: int = 5,
+) -> dict[str, float]:
+    """Accuracies of linear classifiers on frozen frames, and the ABX error.
+
+    Args:
+        network: Its contexts are measured, unless `extract` is given.
+        extract: Other features.
+        settings: Of the training; the seed is that of the probes, too.
+        folder: Where the recordings are.
+        abx_items: Items of a phone and speaker at most.
+    """
+    corpus, test = folder.both_sides(settings)
+    if extract is None:
+        assert network is not None
+        extract = context_features(network, settings.window, normalize=settings.normalize)
+    frames, seed = settings.window // 160, settings.seed
+    names: Sequence[str] = folder.phone_names() or [str(number) for number in range(41)]
+    labels = folder.labels(corpus)
+    data = ProbeSet.of(corpus, extract, test)
+    found = {"phones": phone_probe(data, labels, names, seed).accuracy}
+    for result in speaker_probes(data, frames, seed):
+        found[result.probe] = result.accuracy
+    found["abx"] = phone_abx(data, labels, names, abx_items, 0).error
+    if folder.many_speakers is not None:
+        many = load_corpus(replace(settings, only=None), data=str(folder.many_speakers))
+        outside = np.zeros(len(many), bool)
+        parts = ProbeSet.of(many, extract, outside)
+        for result in speaker_probes(parts, frames, seed, in_time=True):
+            found["many speakers"] = result.accuracy
+    return found

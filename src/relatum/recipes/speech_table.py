@@ -1,0 +1,166 @@
+"""``relatum reproduce speech-table``: what the paper says of speech, measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatch
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from ..data.audio import cut_windows
+from ..settings import check_choices, choice
+from .experiments.cells import Cell, Record, finish, processes, read_finished
+from .experiments.data import found_data
+from .images.resolve import found_device
+from .speech import TrainSpeech, build_networks, load_corpus, trained_network
+from .speech.experiment import PRESETS, SpeechFolder, measure, settings_of, train_contrastive
+from .speech.features import mfcc_features
+from .speech.supervised import train_supervised
+from .speech.table_page import write_table_page
+
+__all__ = ["SpeechTable", "main"]
+
+OBJECTIVES: Final = ("rpc", "cpc", "js")
+SUPERVISED: Final = ("supervised-phones", "supervised-speakers")
+FIXED: Final = ("mfcc13", "mfcc39")  # features without weights: one repetition is all there is
+
+# Settings that a result does not depend on.
+_FREE: Final = set(
+    "data only out resume dry_run log_every checkpoint_every tensorboard check threads".split()
+)
+
+
+@dataclass(frozen=True)
+class SpeechTable:
+    """Phones and speakers from frozen frames of RPC, CPC and JS, beside four baselines.
+
+    The baselines: the same network trained with labels, the same network untrained, and 13 and 39
+    MFCC. Every number is a linear classifier on frozen frames of held-out utterances.
+
+    Example: relatum reproduce speech-table --preset cpu --page speech_table.md
+    """
+
+    preset: str = choice("paper", PRESETS)
+    """cpu: 64 channels, linear predictors, 10 epochs of half an hour of sound, about 45 minutes on
+    two cores. gpu: the published network with linear predictors, 30 epochs, hours on one device.
+    paper: the published sizes and 200 epochs of LibriSpeech's 100 hours, days."""
+
+    data: Path | None = None
+    """Folder with LibriSpeech/, converted_aligned_phones.txt, train_split.txt and test_split.txt.
+    Default: speech in the folder $RELATUM_DATA, else in data or ../shared/data."""
+
+    out: Path = Path("runs/speech-table")
+    """Folder of the experiment. Finished cells are kept: a second call goes on."""
+
+    seeds: int = 3
+    """Seeds 0, 1, ..."""
+
+    steps: int | None = None
+    """Updates of each training, instead of the preset's epochs."""
+
+    cells: str = "*"
+    """Run only the cells whose name matches, as "rpc-*" or "*-0"."""
+
+    jobs: int | None = None
+    """Cells at a time, one thread each. Default: the number of processors; 1 on a GPU."""
+
+    page: Path | None = None
+    """Page (.md) to write from the finished cells, with its numbers (.json) beside it."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name in ("seeds", "steps", "jobs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.page is not None and self.page.suffix != ".md":
+            raise ValueError(f"page must end in .md, got {self.page}")
+
+
+def main(settings: SpeechTable, console: Console | None = None) -> dict[str, Record]:
+    """Runs what is missing, prints the table, writes the page.
+
+    Returns:
+        The records of the finished cells, by name.
+
+    Raises:
+        SettingsError: If the data are not there.
+        RunError: If the folder holds cells with other settings.
+        ValueError: If no cell has such a name.
+    """
+    console = console or Console()
+    folder = SpeechFolder(found_data(settings.data, "speech"))
+    every = cells_of(settings, folder)
+    wanted = [cell for cell in every if fnmatch(cell.name, settings.cells)]
+    if not wanted:
+        names = ", ".join(cell.name for cell in every)
+        raise ValueError(f"--cells {settings.cells!r} matches none of {names}")
+    device = str(wanted[0].plan["device"])
+    jobs = processes(settings.jobs, device)
+    finish(wanted, settings.out, partial(run_cell, data=folder.path), jobs=jobs, console=console)
+    records = read_finished(every, settings.out)
+    text = write_table_page(settings, records, jobs)
+    console.out(text, highlight=False)
+    return records
+
+
+def cells_of(settings: SpeechTable, folder: SpeechFolder) -> list[Cell]:
+    """All cells, seeds outermost."""
+    given: dict[str, Any] = {} if settings.steps is None else {"steps": settings.steps}
+    preset = {"device": found_device("auto"), **PRESETS[settings.preset]}
+    found = []
+    for seed in range(settings.seeds):
+        kinds = [*OBJECTIVES, *SUPERVISED, "untrained", *(FIXED if seed == 0 else ())]
+        for kind in kinds:
+            objective = kind if kind in OBJECTIVES else "cpc"
+            resolved = settings_of(preset, objective, seed, folder, **given)
+            plan = {key: v for key, v in asdict(resolved).items() if key not in _FREE}
+            trained = kind in OBJECTIVES or kind in SUPERVISED
+            steps = resolved.steps or round(157 * resolved.epochs)  # a share of the bar, no more
+            found.append(Cell(f"{kind}-{seed}", {"kind": kind, **plan}, steps if trained else 0))
+    return found
+
+
+def run_cell(cell: Cell, folder: Path, console: Console, *, data: Path) -> Record:
+    """Trains where there is something to train, and measures."""
+    speech = SpeechFolder(data)
+    values = {key: value for key, value in cell.plan.items() if key != "kind"}
+    settings = TrainSpeech(
+        **values, data=speech.recordings, only=speech.train_ids, log_every=50, threads=1
+    )
+    kind = str(cell.plan["kind"])
+    if kind in FIXED:
+        found = measure(None, mfcc_features(slopes=kind == "mfcc39"), settings, speech)
+        return {"measures": found}
+    if kind == "untrained":
+        return {
+            "measures": measure(build_networks(settings).network.eval(), None, settings, speech)
+        }
+    if kind in SUPERVISED:
+        network = _supervised(kind, settings, cell.run(folder), console, speech)
+        return {"measures": measure(network, None, settings, speech)}
+    run = train_contrastive(settings, cell.run(folder), console)
+    training = run.read_json("results/training.json")["payload"]
+    last = run.metrics()[-1]
+    kept: Mapping[str, Any] = {
+        "seconds": training["seconds"], "steps": training["steps"],
+        "audio_seconds_per_second": training["audio_seconds_per_second"],
+        **{name: last.get(name) for name in ("contrastive_accuracy", "accuracy_first", "mi")},
+    }  # fmt: skip
+    return {"measures": measure(trained_network(run), None, settings, speech), "training": kept}
+
+
+def _supervised(
+    kind: str, settings: TrainSpeech, out: Path, console: Console, folder: SpeechFolder
+) -> Any:
+    from .train_speech import plan_of
+
+    corpus = load_corpus(settings)
+    windows = cut_windows(corpus, settings.window, "skip")
+    settings = replace(settings, batches="any")
+    labels = folder.labels(corpus) if kind == "supervised-phones" else None
+    return train_supervised(settings, plan_of(settings, windows), windows, labels, out, console)
