@@ -79,6 +79,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "reproduce speech-table": Command(
         "recipes.speech_table", "SpeechTable", "main", "phones and speakers by every objective"
     ),
+    "reproduce stability": Command(
+        "recipes.stability", "Stability", "main", "which objectives run away, and why"
+    ),
     "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
 }
 

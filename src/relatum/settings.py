@@ -105,10 +105,11 @@ def check_seed(name: str, seed: int) -> None:
 
 
 def field_docs(cls: type) -> dict[str, str]:
-    """The docstring below each field of a dataclass, on one line each."""
+    """The docstring below each field of a dataclass, on one line each; those inherited, too."""
+    bases = [base for base in cls.__bases__ if dataclasses.is_dataclass(base)]
+    docs = {name: text for base in bases for name, text in field_docs(base).items()}
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     body = next(node for node in tree.body if isinstance(node, ast.ClassDef)).body
-    docs = {}
     for field, below in pairwise(body):
         if (
             isinstance(field, ast.AnnAssign)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -12,9 +11,10 @@ from typing import Any, Final
 from rich.console import Console
 
 from ..data.audio import cut_windows
-from ..settings import check_choices, choice
+from ..settings import choice
 from .experiments.cells import Cell, Record, finish, processes, read_finished
 from .experiments.data import found_data
+from .experiments.settings import Experiment
 from .images.resolve import found_device
 from .speech import TrainSpeech, build_networks, load_corpus, trained_network
 from .speech.experiment import PRESETS, SpeechFolder, measure, settings_of, train_contrastive
@@ -35,7 +35,7 @@ _FREE: Final = set(
 
 
 @dataclass(frozen=True)
-class SpeechTable:
+class SpeechTable(Experiment):
     """Phones and speakers from frozen frames of RPC, CPC and JS, beside four baselines.
 
     The baselines: the same network trained with labels, the same network untrained, and 13 and 39
@@ -53,33 +53,6 @@ class SpeechTable:
     """Folder with LibriSpeech/, converted_aligned_phones.txt, train_split.txt and test_split.txt.
     Default: speech in the folder $RELATUM_DATA, else in data or ../shared/data."""
 
-    out: Path = Path("runs/speech-table")
-    """Folder of the experiment. Finished cells are kept: a second call goes on."""
-
-    seeds: int = 3
-    """Seeds 0, 1, ..."""
-
-    steps: int | None = None
-    """Updates of each training, instead of the preset's epochs."""
-
-    cells: str = "*"
-    """Run only the cells whose name matches, as "rpc-*" or "*-0"."""
-
-    jobs: int | None = None
-    """Cells at a time, one thread each. Default: the number of processors; 1 on a GPU."""
-
-    page: Path | None = None
-    """Page (.md) to write from the finished cells, with its numbers (.json) beside it."""
-
-    def __post_init__(self) -> None:
-        check_choices(self)
-        for name in ("seeds", "steps", "jobs"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.page is not None and self.page.suffix != ".md":
-            raise ValueError(f"page must end in .md, got {self.page}")
-
 
 def main(settings: SpeechTable, console: Console | None = None) -> dict[str, Record]:
     """Runs what is missing, prints the table, writes the page.
@@ -95,14 +68,12 @@ def main(settings: SpeechTable, console: Console | None = None) -> dict[str, Rec
     console = console or Console()
     folder = SpeechFolder(found_data(settings.data, "speech"))
     every = cells_of(settings, folder)
-    wanted = [cell for cell in every if fnmatch(cell.name, settings.cells)]
-    if not wanted:
-        names = ", ".join(cell.name for cell in every)
-        raise ValueError(f"--cells {settings.cells!r} matches none of {names}")
+    wanted = settings.chosen(every)
+    out = settings.folder("speech-table", settings.preset)
     device = str(wanted[0].plan["device"])
     jobs = processes(settings.jobs, device)
-    finish(wanted, settings.out, partial(run_cell, data=folder.path), jobs=jobs, console=console)
-    records = read_finished(every, settings.out)
+    finish(wanted, out, partial(run_cell, data=folder.path), jobs=jobs, console=console)
+    records = read_finished(every, out)
     text = write_table_page(settings, records, jobs)
     console.out(text, highlight=False)
     return records

@@ -1,0 +1,1 @@
+"""What the reproductions share: cells that stay, intervals over seeds, pages."""

@@ -11,8 +11,10 @@ __all__ = ["found_data"]
 
 
 def found_data(given: Path | None, name: str) -> Path:
-    """The folder of a data set: as given, else ``$RELATUM_DATA/NAME``, ``data/NAME``, or
-    ``../shared/data/NAME``, whichever is there first.
+    """The folder of a data set.
+
+    As given, else the first that is there of ``$RELATUM_DATA/NAME``, ``data/NAME`` and
+    ``../shared/data/NAME``.
 
     Args:
         given: By the caller.

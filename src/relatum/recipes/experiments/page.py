@@ -15,8 +15,7 @@ __all__ = ["origin", "table", "write_page"]
 
 
 def origin(command: str, records: Mapping[str, Record], jobs: int) -> str:
-    """The paragraph that says which command, machine and versions made the numbers, and how long
-    its cells took."""
+    """The paragraph on command, machine, versions and time behind the numbers."""
     versions = environment()["versions"]
     shown = ", ".join(f"{name} {versions[name]}" for name in ("torch", "numpy", "scikit-learn"))
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None

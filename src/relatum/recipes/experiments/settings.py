@@ -1,0 +1,66 @@
+"""The options that all reproductions share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+from ...settings import check_choices
+from .cells import Cell
+
+__all__ = ["Experiment"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Options of a reproduction; each command adds its preset."""
+
+    data: Path | None = None
+    """Folder of the data. Default: the data set's name in the folder $RELATUM_DATA, else in data or
+    ../shared/data."""
+
+    out: Path | None = None
+    """Folder of the experiment. Finished cells are kept: a second call goes on where the first
+    stopped. Default: runs/ and the name of command and preset."""
+
+    seeds: int = 3
+    """Seeds 0, 1, ..."""
+
+    steps: int | None = None
+    """Updates of each training, instead of the preset's epochs."""
+
+    cells: str = "*"
+    """Run only the cells whose name matches, as "rpc-*" or "*-0"."""
+
+    jobs: int | None = None
+    """Cells at a time, one thread each. Default: the number of processors; 1 on a GPU."""
+
+    page: Path | None = None
+    """Page (.md) to write from the finished cells, with its figure and numbers beside it."""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+        for name in ("seeds", "steps", "jobs"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.page is not None and self.page.suffix != ".md":
+            raise ValueError(f"page must end in .md, got {self.page}")
+
+    def folder(self, command: str, preset: str) -> Path:
+        """Where cells and trainings are kept."""
+        return self.out or Path("runs") / f"{command}-{preset}"
+
+    def chosen(self, every: Sequence[Cell]) -> list[Cell]:
+        """The cells whose names match.
+
+        Raises:
+            ValueError: If none does; the message lists all.
+        """
+        found = [cell for cell in every if fnmatch(cell.name, self.cells)]
+        if not found:
+            names = ", ".join(cell.name for cell in every)
+            raise ValueError(f"--cells {self.cells!r} matches none of {names}")
+        return found

@@ -1,0 +1,1 @@
+"""What the vision experiments share: presets, the work of a cell, pages."""

@@ -1,0 +1,140 @@
+"""The page of ``relatum reproduce stability``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from ..experiments.cells import Record
+from ..experiments.page import origin, table, write_page
+from ..experiments.statistics import level
+
+__all__ = ["write_stability_page"]
+
+_NAMES: Final = {"dv": "DV", "nwj": "NWJ", "js": "JS", "cpc": "CPC", "rpc": "RPC"}
+
+_WHY: Final = """\
+*Raw scores.* J of DV is the mean positive score minus a log-mean-exp of the negatives: once \
+positives lie above negatives, scaling all scores up raises it without end, and its gradient does \
+not fade. The last scale of the projection head multiplies all scores, LARS does not adapt its \
+rate, and so it grows from step to step until the scores leave the range of floats. NWJ has an \
+exponential of the largest negative besides: a raw score of 88 overflows at once. CPC has its own \
+positive among the candidates and cannot exceed log K, so that its gradient fades; RPC's penalties \
+on squared scores pull back, with a gradient that is linear in the score.
+
+*Cosines / 0.5.* A score lies in [−2, 2] whatever the weights: no exponential of it exceeds 7.4, \
+and scaling the embeddings changes nothing. Nothing can overflow, so nothing does: where the \
+published figure shows DV and NWJ run to NaN, the scores cannot have been cosines."""
+
+
+class _Settings(Protocol):
+    preset: str
+    seeds: int
+    page: Path | None
+
+
+def write_stability_page(settings: _Settings, records: Mapping[str, Record], jobs: int) -> str:
+    """Writes the page and its figure if asked for; returns table and findings as text."""
+    groups = _groups(records)
+    shown = table(
+        ["objective", "scores", "first loss that is not finite", "largest loss seen",
+         "linear, %", "20-NN, %"],
+        [_row(*key, found) for key, found in groups.items()],
+    )  # fmt: skip
+    findings = "\n".join(f"* {line}" for line in _findings(groups))
+    if settings.page is not None:
+        from .stability_figure import stability_svg  # matplotlib is slow to load, and an extra
+
+        command = f"relatum reproduce stability --preset {settings.preset}"
+        figure = settings.page.with_suffix(".svg")
+        stability_svg(groups, figure)
+        first = next(iter(records.values()))["plan"]
+        sections = [
+            "# Stability: which objectives run away",
+            origin(command, records, jobs),
+            _protocol(first),
+            f"![Objective against step, raw scores and cosines]({figure.name})",
+            "## What was found",
+            findings,
+            "## The runs",
+            shown,
+            "*First loss that is not finite*: the step, counted from 0, whose loss or gradient was "
+            "NaN or infinite; the training ends there, and the last checkpoint before (every 5 "
+            "steps) is measured. A dash: all steps done. Mean ± half of the 95 % t-interval over "
+            "seeds where there are several.",
+            "## Why",
+            _WHY,
+        ]
+        write_page(settings.page, sections, {"command": command, "cells": dict(records)})
+    return f"{shown}\n\n{findings}"
+
+
+Groups = Mapping[tuple[str, str, str], list[Record]]
+
+
+def _groups(records: Mapping[str, Record]) -> Groups:
+    """Records over seeds, by objective, critic and temperature."""
+    found: dict[tuple[str, str, str], list[Record]] = {}
+    for name, record in records.items():
+        objective, critic, temperature, _ = name.split("-")
+        found.setdefault((objective, critic, temperature), []).append(record)
+    return found
+
+
+def ends(records: Iterable[Record]) -> list[int]:
+    """The steps at which trainings ended because of a loss that is not finite."""
+    steps = (record["training"]["nonfinite_step"] for record in records)
+    return [step for step in steps if step is not None]
+
+
+def _row(objective: str, critic: str, temperature: str, found: list[Record]) -> list[str]:
+    stopped = ends(found)
+    where = ", ".join(map(str, stopped)) if stopped else "—"
+    losses = [
+        abs(point[1]) for record in found for point in record["training"]["curve"]
+        if isinstance(point[1], int | float)
+    ]  # fmt: skip
+    accuracy = []
+    for name in ("linear", "knn"):
+        values = [record["measures"][name] for record in found]
+        known = [value for value in values if value is not None]
+        accuracy.append(level(known) if known else "features not finite")
+    largest = f"{max(losses):.3g}" if losses else "none"
+    return [f"`{objective}`", f"{critic} / {temperature}", where, largest, *accuracy]
+
+
+def _findings(groups: Groups) -> list[str]:
+    raw = {key[0]: found for key, found in groups.items() if key[1:] == ("dot", "8")}
+    cosine = {key[0]: found for key, found in groups.items() if key[1] == "cosine"}
+    lines = []
+    for title, runs in (("raw scores (dot / 8)", raw), ("cosines / 0.5", cosine)):
+        fell = {name: ends(found) for name, found in runs.items() if ends(found)}
+        stood = [_NAMES[name] for name in runs if name not in fell]
+        said = [f"{_NAMES[name]} at step {', '.join(map(str, at))}" for name, at in fell.items()]
+        lines.append(
+            f"With {title}: not finite {'; '.join(said) or 'nowhere'}; "
+            f"finite to the end {', '.join(stood) or 'none'}."
+        )
+    if raw:
+        fell_raw = {name for name, found in raw.items() if ends(found)}
+        as_published = fell_raw >= {"dv", "nwj"} and not fell_raw & {"cpc", "rpc"}
+        fell_cosine = any(ends(found) for found in cosine.values())
+        lines.append(
+            "The paper's claim, that DV and NWJ run to NaN where CPC and RPC are stable, "
+            + ("holds" if as_published else "does not hold")
+            + " for raw scores"
+            + (", and cannot hold for cosines." if cosine and not fell_cosine else ".")
+        )
+    return lines
+
+
+def _protocol(plan: Mapping[str, Any]) -> str:
+    return (
+        f"CIFAR-10 at {plan['image_size'] or 32} x {plan['image_size'] or 32} pixels, "
+        f"{plan['limit'] or 50_000:,} training images, `{plan['encoder']}`, batch "
+        f"{plan['batch_size']}, {plan['epochs']:g} epochs, {plan['optimizer'].upper()} at rate "
+        f"{plan['learning_rate']:g} (the paper's rule, 1.0 · batch / 256), two views of each image "
+        "against all others. RPC has (1, 0.005, 1). Accuracies are of frozen features on the "
+        "10,000 test images; penalties were chosen on training images."
+    )
