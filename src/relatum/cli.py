@@ -82,6 +82,18 @@ COMMANDS: Final[dict[str, Command]] = {
     "reproduce stability": Command(
         "recipes.stability", "Stability", "main", "which objectives run away, and why"
     ),
+    "reproduce batch-size": Command(
+        "recipes.batch_size", "BatchSize", "main", "accuracy against the size of the batch"
+    ),
+    "reproduce relative-parameters": Command(
+        "recipes.relative_parameters",
+        "RelativeParameters",
+        "main",
+        "accuracy over alpha, beta and gamma",
+    ),
+    "reproduce speech-batch-size": Command(
+        "recipes.speech_batch_size", "SpeechBatchSize", "main", "phones against the batch's size"
+    ),
     "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,9 @@ from rich.console import Console
 
 from ..data.audio import cut_windows
 from ..settings import choice
-from .experiments.cells import Cell, Record, finish, processes, read_finished
+from .experiments.cells import Cell, Record
 from .experiments.data import found_data
+from .experiments.running import carry_out
 from .experiments.settings import Experiment
 from .images.resolve import found_device
 from .speech import TrainSpeech, build_networks, load_corpus, trained_network
@@ -22,14 +23,14 @@ from .speech.features import mfcc_features
 from .speech.supervised import train_supervised
 from .speech.table_page import write_table_page
 
-__all__ = ["SpeechTable", "main"]
+__all__ = ["FREE", "SpeechTable", "main", "run_cell"]
 
 OBJECTIVES: Final = ("rpc", "cpc", "js")
 SUPERVISED: Final = ("supervised-phones", "supervised-speakers")
 FIXED: Final = ("mfcc13", "mfcc39")  # features without weights: one repetition is all there is
 
 # Settings that a result does not depend on.
-_FREE: Final = set(
+FREE: Final = set(
     "data only out resume dry_run log_every checkpoint_every tensorboard check threads".split()
 )
 
@@ -68,14 +69,9 @@ def main(settings: SpeechTable, console: Console | None = None) -> dict[str, Rec
     console = console or Console()
     folder = SpeechFolder(found_data(settings.data, "speech"))
     every = cells_of(settings, folder)
-    wanted = settings.chosen(every)
-    out = settings.folder("speech-table", settings.preset)
-    device = str(wanted[0].plan["device"])
-    jobs = processes(settings.jobs, device)
-    finish(wanted, out, partial(run_cell, data=folder.path), jobs=jobs, console=console)
-    records = read_finished(every, out)
-    text = write_table_page(settings, records, jobs)
-    console.out(text, highlight=False)
+    work = partial(run_cell, data=folder.path)
+    records, jobs = carry_out(settings, "speech-table", settings.preset, every, work, console)
+    console.out(write_table_page(settings, records, jobs), highlight=False)
     return records
 
 
@@ -89,15 +85,17 @@ def cells_of(settings: SpeechTable, folder: SpeechFolder) -> list[Cell]:
         for kind in kinds:
             objective = kind if kind in OBJECTIVES else "cpc"
             resolved = settings_of(preset, objective, seed, folder, **given)
-            plan = {key: v for key, v in asdict(resolved).items() if key not in _FREE}
+            plan = {key: v for key, v in asdict(resolved).items() if key not in FREE}
             trained = kind in OBJECTIVES or kind in SUPERVISED
             steps = resolved.steps or round(157 * resolved.epochs)  # a share of the bar, no more
             found.append(Cell(f"{kind}-{seed}", {"kind": kind, **plan}, steps if trained else 0))
     return found
 
 
-def run_cell(cell: Cell, folder: Path, console: Console, *, data: Path) -> Record:
-    """Trains where there is something to train, and measures."""
+def run_cell(
+    cell: Cell, folder: Path, console: Console, *, data: Path, only: Sequence[str] = ()
+) -> Record:
+    """Trains where there is something to train, and measures (`only` some, if they are named)."""
     speech = SpeechFolder(data)
     values = {key: value for key, value in cell.plan.items() if key != "kind"}
     settings = TrainSpeech(
@@ -105,15 +103,17 @@ def run_cell(cell: Cell, folder: Path, console: Console, *, data: Path) -> Recor
     )
     kind = str(cell.plan["kind"])
     if kind in FIXED:
-        found = measure(None, mfcc_features(slopes=kind == "mfcc39"), settings, speech)
+        found = measure(None, mfcc_features(slopes=kind == "mfcc39"), settings, speech, only=only)
         return {"measures": found}
     if kind == "untrained":
         return {
-            "measures": measure(build_networks(settings).network.eval(), None, settings, speech)
+            "measures": measure(
+                build_networks(settings).network.eval(), None, settings, speech, only=only
+            )
         }
     if kind in SUPERVISED:
         network = _supervised(kind, settings, cell.run(folder), console, speech)
-        return {"measures": measure(network, None, settings, speech)}
+        return {"measures": measure(network, None, settings, speech, only=only)}
     run = train_contrastive(settings, cell.run(folder), console)
     training = run.read_json("results/training.json")["payload"]
     last = run.metrics()[-1]
@@ -122,7 +122,10 @@ def run_cell(cell: Cell, folder: Path, console: Console, *, data: Path) -> Recor
         "audio_seconds_per_second": training["audio_seconds_per_second"],
         **{name: last.get(name) for name in ("contrastive_accuracy", "accuracy_first", "mi")},
     }  # fmt: skip
-    return {"measures": measure(trained_network(run), None, settings, speech), "training": kept}
+    return {
+        "measures": measure(trained_network(run), None, settings, speech, only=only),
+        "training": kept,
+    }
 
 
 def _supervised(

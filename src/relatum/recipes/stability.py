@@ -10,10 +10,10 @@ from typing import Any, Final
 from rich.console import Console
 
 from ..settings import choice
-from .experiments.cells import Cell, Record, finish, processes, read_finished
+from .experiments.cells import Cell, Record
 from .experiments.data import found_data
+from .experiments.running import carry_out
 from .experiments.settings import Experiment
-from .images.resolve import found_device
 from .vision.cells import train_cell
 from .vision.presets import PRESETS, cell, settings_of
 from .vision.stability_page import write_stability_page
@@ -66,15 +66,10 @@ def main(settings: Stability, console: Console | None = None) -> dict[str, Recor
         ValueError: If no cell has such a name.
     """
     console = console or Console()
-    data = found_data(settings.data, "cifar10")
+    work = partial(train_cell, data=found_data(settings.data, "cifar10"))
     every = cells_of(settings)
-    folder = settings.folder("stability", settings.preset)
-    jobs = processes(settings.jobs, found_device(PRESETS[settings.preset].get("device", "auto")))
-    work = partial(train_cell, data=data)
-    finish(settings.chosen(every), folder, work, jobs=jobs, console=console)
-    records = read_finished(every, folder)
-    text = write_stability_page(settings, records, jobs)
-    console.out(text, highlight=False)
+    records, jobs = carry_out(settings, "stability", settings.preset, every, work, console)
+    console.out(write_stability_page(settings, records, jobs), highlight=False)
     return records
 
 

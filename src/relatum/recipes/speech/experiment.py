@@ -130,6 +130,7 @@ def measure(
     folder: SpeechFolder,
     *,
     abx_items: int = 5,
+    only: Sequence[str] = (),
 ) -> dict[str, float]:
     """Accuracies of linear classifiers on frozen frames, and the ABX error.
 
@@ -139,6 +140,7 @@ def measure(
         settings: Of the training; the seed is that of the probes, too.
         folder: Where the recordings are.
         abx_items: Items of a phone and speaker at most.
+        only: ("phones",) leaves out all else.
     """
     corpus, test = folder.both_sides(settings)
     if extract is None:
@@ -149,6 +151,8 @@ def measure(
     labels = folder.labels(corpus)
     data = ProbeSet.of(corpus, extract, test)
     found = {"phones": phone_probe(data, labels, names, seed).accuracy}
+    if tuple(only) == ("phones",):
+        return found
     for result in speaker_probes(data, frames, seed):
         found[result.probe] = result.accuracy
     found["abx"] = phone_abx(data, labels, names, abx_items, 0).error

@@ -1,0 +1,91 @@
+"""``relatum reproduce batch-size``: does CPC need large batches more than RPC does?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from rich.console import Console
+
+from ..settings import choice
+from .experiments.batch_page import write_batch_page
+from .experiments.cells import Cell, Record
+from .experiments.data import found_data
+from .experiments.running import carry_out
+from .experiments.settings import Experiment
+from .vision.cells import train_cell
+from .vision.presets import PAPER_CRITIC, PRESETS, cell, settings_of
+
+__all__ = ["BatchSize", "main"]
+
+SIZES: Final = (32, 64, 128, 256, 512)
+OBJECTIVES: Final = ("rpc", "cpc")
+
+_PROTOCOL: Final = """\
+CIFAR-10, the same number of epochs at every size, LARS at the paper's linear rule 1.0 · batch / \
+256 with a tenth of the epochs as warm-up, so that a small batch takes more and smaller steps. \
+RPC: (1, 0.005, 1) on raw dot products / 128. CPC: cosines / 0.5. Both as published. Linear \
+classifier on frozen features, its penalty chosen on training images, judged on the 10,000 test \
+images."""
+
+
+@dataclass(frozen=True)
+class BatchSize(Experiment):
+    """The paper's figure 1b: accuracy of RPC and CPC against the size of the batch, on CIFAR-10.
+
+    Example: relatum reproduce batch-size --preset cpu --page batch_size.md
+    """
+
+    preset: str = choice("paper", PRESETS)
+    """cpu: 5,000 images at 16 x 16 pixels, 8 epochs, about 20 minutes on two cores. gpu: ResNet-18,
+    100 epochs. paper: 1,000 epochs."""
+
+
+def main(settings: BatchSize, console: Console | None = None) -> dict[str, Record]:
+    """Runs what is missing, prints the table, writes the page with its figure.
+
+    Returns:
+        The records of the finished cells, by name.
+
+    Raises:
+        SettingsError: If the data are not there.
+        RunError: If the folder holds cells with other settings.
+        ValueError: If no cell has such a name.
+    """
+    console = console or Console()
+    work = partial(train_cell, data=found_data(settings.data, "cifar10"))
+    every = cells_of(settings)
+    records, jobs = carry_out(settings, "batch-size", settings.preset, every, work, console)
+    text = write_batch_page(
+        records,
+        page=settings.page,
+        title="Batch size: the paper's figure 1b, measured again",
+        command=f"relatum reproduce batch-size --preset {settings.preset}",
+        protocol=_PROTOCOL,
+        measure="linear",
+        jobs=jobs,
+    )
+    console.out(text, highlight=False)
+    return records
+
+
+def cells_of(settings: BatchSize) -> list[Cell]:
+    """All cells, seeds outermost, large batches first: they are the quickest."""
+    given: Mapping[str, Any] = {} if settings.steps is None else {"steps": settings.steps}
+    return [
+        cell(
+            f"{objective}-{size}-{seed}",
+            settings_of(
+                settings.preset,
+                objective=objective,
+                seed=seed,
+                **PAPER_CRITIC[objective],
+                **{"optimizer": "lars", "batch_size": size, "learning_rate": size / 256, **given},
+            ),
+        )
+        for seed in range(settings.seeds)
+        for size in sorted(SIZES, reverse=True)
+        for objective in OBJECTIVES
+    ]

@@ -1,0 +1,104 @@
+"""``relatum reproduce speech-batch-size``: the paper's figure 1c."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from ..settings import choice
+from .experiments.batch_page import write_batch_page
+from .experiments.cells import Cell, Record
+from .experiments.data import found_data
+from .experiments.running import carry_out
+from .experiments.settings import Experiment
+from .images.resolve import found_device
+from .speech.experiment import PRESETS, SpeechFolder, settings_of
+from .speech_table import FREE, run_cell
+
+__all__ = ["SpeechBatchSize", "main"]
+
+SIZES: Final = (4, 8, 16)
+OBJECTIVES: Final = ("rpc", "cpc")
+_OF_PRESET: Final = {"cpu": 8, "gpu": 32, "paper": 8}  # windows that the preset's rate is for
+
+_PROTOCOL: Final = """\
+Windows of 1.28 s in a batch; 128 negatives for each anchor at every size, drawn from the batch. \
+So the size changes how many windows negatives come from, and how many updates an epoch has: the \
+number of epochs is the same, the rate follows the square root of the size (Adam). One network \
+(64 channels, LSTM, linear predictors), trained on the training utterances without labels; phones \
+of every frame by a linear classifier on frozen contexts, judged on held-out utterances."""
+
+
+@dataclass(frozen=True)
+class SpeechBatchSize(Experiment):
+    """The paper's figure 1c: phone accuracy of RPC and CPC against the size of the batch.
+
+    Example: relatum reproduce speech-batch-size --preset cpu --page speech_batch_size.md
+    """
+
+    preset: str = choice("paper", PRESETS)
+    """cpu: 64 channels, linear predictors, half an hour of sound, about 30 minutes on two cores.
+    gpu: the published network with linear predictors. paper: the published sizes."""
+
+    seeds: int = 2
+    """Seeds 0, 1, ..."""
+
+    epochs: float | None = None
+    """Epochs of each training. Default: 5 for cpu, else the preset's."""
+
+    data: Path | None = None
+    """Folder with LibriSpeech/, converted_aligned_phones.txt, train_split.txt and test_split.txt.
+    Default: speech in the folder $RELATUM_DATA, else in data or ../shared/data."""
+
+
+def main(settings: SpeechBatchSize, console: Console | None = None) -> dict[str, Record]:
+    """Runs what is missing, prints the table, writes the page with its figure.
+
+    Returns:
+        The records of the finished cells, by name.
+
+    Raises:
+        SettingsError: If the data are not there.
+        RunError: If the folder holds cells with other settings.
+        ValueError: If no cell has such a name.
+    """
+    console = console or Console()
+    folder = SpeechFolder(found_data(settings.data, "speech"))
+    every = cells_of(settings, folder)
+    work = partial(run_cell, data=folder.path, only=("phones",))
+    records, jobs = carry_out(settings, "speech-batch-size", settings.preset, every, work, console)
+    text = write_batch_page(
+        records,
+        page=settings.page,
+        title="Speech: accuracy against the size of the batch",
+        command=f"relatum reproduce speech-batch-size --preset {settings.preset}",
+        protocol=_PROTOCOL,
+        measure="phones",
+        jobs=jobs,
+    )
+    console.out(text, highlight=False)
+    return records
+
+
+def cells_of(settings: SpeechBatchSize, folder: SpeechFolder) -> list[Cell]:
+    """All cells, seeds outermost."""
+    preset: dict[str, Any] = {"device": found_device("auto"), **PRESETS[settings.preset]}
+    epochs = settings.epochs or (5.0 if settings.preset == "cpu" else None)
+    given: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+    if settings.steps is not None:
+        given["steps"] = settings.steps
+    usual, base = _OF_PRESET[settings.preset], preset.get("learning_rate", 2e-4)
+    found = []
+    for seed in range(settings.seeds):
+        for size in SIZES if settings.preset == "cpu" else [usual * size // 8 for size in SIZES]:
+            for objective in OBJECTIVES:
+                changed = {"batch_size": size, "learning_rate": base * (size / usual) ** 0.5}
+                resolved = settings_of({**preset, **changed}, objective, seed, folder, **given)
+                plan = {key: v for key, v in asdict(resolved).items() if key not in FREE}
+                steps = resolved.steps or round(1260 / size * resolved.epochs)
+                found.append(Cell(f"{objective}-{size}-{seed}", {"kind": objective, **plan}, steps))
+    return found
