@@ -71,6 +71,9 @@ def slope(x: Sequence[float], y: Sequence[float], *, confidence: float = 0.95) -
             f"a slope with an interval needs three points or more of different x; got x = {list(x)}"
             f" and {len(v)} values of y"
         )
-    found = stats.linregress(u, v)
-    half = float(stats.t.ppf((1 + confidence) / 2, len(u) - 2)) * float(found.stderr)
-    return Slope(float(found.slope), float(found.slope) - half, float(found.slope) + half)
+    u, v = u - u.mean(), v - v.mean()
+    value = float(u @ v / (u @ u))
+    # Not scipy's linregress: it has no error for a horizontal line without scatter.
+    error = math.sqrt(float(((v - value * u) ** 2).sum()) / (len(u) - 2) / float(u @ u))
+    half = float(stats.t.ppf((1 + confidence) / 2, len(u) - 2)) * error
+    return Slope(value, value - half, value + half)
