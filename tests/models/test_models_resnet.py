@@ -184,7 +184,7 @@ def test_networks_that_cannot_be(name, message):
 
 @pytest.mark.parametrize(
     ("name", "dim"),
-    [("vit_tiny_patch16_224", 192), ("mobilenetv3_small_050", 1024), ("test_resnet", 96)],
+    [("vit_tiny_patch16_224", 192), ("mobilenetv3_small_050", 1024), ("resnet10t", 512)],
 )
 def test_backbones_of_timm(name, dim):
     encoder = build_encoder(f"timm:{name}", image_size=32)
