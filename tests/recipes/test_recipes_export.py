@@ -15,7 +15,6 @@ from relatum.probes import extract_features
 from relatum.recipes.export import FORMATS, METADATA, Export, ImageEncoder, main, read_safetensors
 from relatum.recipes.images import TrainImages, trained_encoder
 from relatum.recipes.train_images import main as train
-from relatum.runs import Run
 from relatum.settings import SettingsError
 
 QUIET = Console(file=io.StringIO())
@@ -122,4 +121,6 @@ def test_mistakes(run, tmp_path):
     save({"a": torch.zeros(1)}, tmp_path / "other")
     with pytest.raises(ValueError, match="was not written by `relatum export`"):
         read_safetensors(tmp_path / "other")
-    assert Run.open(run.path).checkpoint.is_file()
+    (tmp_path / "other").write_bytes(b"no such file")
+    with pytest.raises(ValueError, match="is damaged or no safetensors file"):
+        read_safetensors(tmp_path / "other")

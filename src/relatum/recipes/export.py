@@ -37,8 +37,11 @@ METADATA: Final = "relatum.json"  # its name among a .pt2 file's extra files
 
 @dataclass(frozen=True)
 class Export:
-    """Write the trained encoder of a run to one file that takes images as they are: uint8 RGB
-    (n, 3, h, w), of any size. It cuts out the centre square and resizes it as in evaluation."""
+    """Write the trained encoder of a run to one file that takes images as they are.
+
+    They are uint8 RGB (n, 3, h, w) of any size: the file cuts out the centre square and resizes it
+    as evaluation does.
+    """
 
     run: Path = field(metadata=POSITIONAL)
     """Run directory of `relatum train images`."""
@@ -121,7 +124,7 @@ def main(settings: Export, console: Console | None = None) -> Path:
     out = settings.out or run.path / "export" / f"encoder{ending}"
     if out.is_dir():
         raise ValueError(
-            f"--out {out} is a folder; name the file in it, such as {out}/encoder.onnx"
+            f"--out {out} is a folder; name the file in it, such as {out / f'encoder{ending}'}"
         )
     trained = read_settings(run)
     size = stored_size(trained)
@@ -141,11 +144,14 @@ def read_safetensors(path: Path) -> ImageEncoder:
         ValueError: If it is no such file.
     """
     safetensors: Any = _installed("safetensors", "safetensors")
-    with safetensors.safe_open(path, framework="pt") as file:
-        settings = (file.metadata() or {}).get("settings")
-        if settings is None:
-            raise ValueError(f"{path} was not written by `relatum export`: it has no settings")
-        weights = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            settings = (file.metadata() or {}).get("settings")
+            weights = {key: file.get_tensor(key) for key in file.keys()}
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is damaged or no safetensors file ({error})") from error
+    if settings is None:
+        raise ValueError(f"{path} was not written by `relatum export`: it has no settings")
     trained = from_yaml(TrainImages, settings, where=str(path))
     network = ImageEncoder(untrained_encoder(trained), stored_size(trained))
     network.load_state_dict(weights)
