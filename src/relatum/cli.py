@@ -48,6 +48,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
     "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
+    "export": Command("recipes.export", "Export", "main", "write a trained encoder to one file"),
     "train speech": Command(
         "recipes.train_speech", "TrainSpeech", "main", "train an encoder on recordings"
     ),

@@ -41,6 +41,39 @@ def test_lars_equals_the_formula(adapt, start):
     np.testing.assert_allclose(weight.detach().numpy(), expected, rtol=1e-12, atol=1e-14)
 
 
+def test_the_built_lars_is_the_reference_with_its_exclusions():
+    """Convolutions and matrices decay and adapt; normalisations and biases do neither."""
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2), nn.BatchNorm1d(2)
+    ).double()
+    for parameter in network.parameters():
+        nn.init.normal_(parameter)
+    optimizer = build_optimizer("lars", [network], learning_rate=0.1, weight_decay=0.02)
+    rates = [warmup_cosine(step, base=2.0, warmup=3, total=8) for step in range(8)]
+    start = {name: p.detach().numpy().copy() for name, p in network.named_parameters()}
+    gradients = {name: [] for name in start}
+    for rate in rates:
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.zero_grad()
+        network(torch.randn(6, 3, 4, 4, dtype=torch.float64)).square().sum().backward()
+        for name, p in network.named_parameters():
+            gradients[name].append(p.grad.numpy().copy())
+        optimizer.step()
+    matrices = {"0.weight", "3.weight"}
+    for name, p in network.named_parameters():
+        w, v = start[name].copy(), np.zeros_like(start[name])
+        for rate, gradient in zip(rates, gradients[name], strict=True):
+            local, total = 1.0, gradient
+            if name in matrices:
+                total = gradient + 0.02 * w
+                local = 0.001 * math.sqrt((w**2).sum()) / math.sqrt((total**2).sum())
+            v = 0.9 * v + rate * local * total
+            w = w - v
+        np.testing.assert_allclose(p.detach().numpy(), w, rtol=1e-10, err_msg=name)
+
+
 def test_lars_with_zero_gradient_stays_finite():
     weight = nn.Parameter(torch.ones(3, 3))
     weight.grad = torch.zeros(3, 3)

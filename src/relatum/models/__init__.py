@@ -1,9 +1,14 @@
 """Networks: from pixels or sound to a representation, from a representation to an embedding."""
 
 from .bounded import NORMS, BoundedEncoder
-from .encoders import ENCODERS, Encoder, build_encoder
+from .encoders import ENCODERS, Encoder, build_encoder, check_encoder
 from .heads import ProjectionHead
-from .normalization import average_running_statistics, group_normalized, synchronized
+from .normalization import (
+    average_running_statistics,
+    group_normalized,
+    spectrally_normalized,
+    synchronized,
+)
 from .speech import SpeechNetwork, SpeechSizes, frames_of
 
 __all__ = [
@@ -16,7 +21,9 @@ __all__ = [
     "SpeechSizes",
     "average_running_statistics",
     "build_encoder",
+    "check_encoder",
     "frames_of",
     "group_normalized",
+    "spectrally_normalized",
     "synchronized",
 ]

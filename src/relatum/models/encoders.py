@@ -7,23 +7,28 @@ so call ``torch.manual_seed`` first where the same network is wanted again.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Sequence
 from typing import Final, cast, final
 
-import torchvision
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["ENCODERS", "ConvEncoder", "Encoder", "ResNetEncoder", "build_encoder"]
+__all__ = ["ENCODERS", "ConvEncoder", "Encoder", "build_encoder", "check_encoder"]
 
-# Up to this size the ResNets keep their resolution in the stem: one 3 x 3 convolution without
-# stride and no pooling, as everybody does on CIFAR. (The paper's own code says 32; 64 x 64
-# Tiny-ImageNet images would be 2 x 2 pixels at the last group with the large stem.)
-SMALL_IMAGE: Final = 64
+
+class Encoder(nn.Module):
+    """What every encoder is: a module with the width of its representation.
+
+    Attributes:
+        dim: That width, d.
+    """
+
+    dim: int
 
 
 @final
-class ConvEncoder(nn.Module):
+class ConvEncoder(Encoder):
     """A plain convolutional network, for images of 16 to 32 pixels on a CPU.
 
     Each stage is a 3 x 3 convolution, batch normalisation and ReLU; the average over the last
@@ -60,54 +65,56 @@ class ConvEncoder(nn.Module):
         return cast(Tensor, self.stages(images).mean(dim=(2, 3)))
 
 
-@final
-class ResNetEncoder(nn.Module):
-    """A ResNet (v1) up to its global average pooling.
-
-    The last batch normalisation of every residual branch starts at zero (the branch begins as the
-    identity), as in SimCLR's code. Images of at most 64 pixels get the small stem.
-
-    Args:
-        depth: 18 or 34 (basic blocks, 512 features) or 50 (bottlenecks, 2048 features).
-        image_size: Side of the images in pixels.
-    """
-
-    def __init__(self, depth: int, image_size: int) -> None:
-        super().__init__()
-        build = getattr(torchvision.models, f"resnet{depth}")
-        network = build(weights=None, zero_init_residual=True)
-        if image_size <= SMALL_IMAGE:
-            network.conv1 = nn.Conv2d(3, 64, 3, stride=1, padding=1, bias=False)
-            nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
-            network.maxpool = nn.Identity()
-        self.dim: int = network.fc.in_features
-        network.fc = nn.Identity()
-        self.network = network
-
-    def forward(self, images: Float[Tensor, "n 3 s s"]) -> Float[Tensor, "n d"]:
-        """The representation of each image."""
-        return cast(Tensor, self.network(images))
-
-
-Encoder = ConvEncoder | ResNetEncoder
-
 # Multiply-adds an image: conv-small 0.9 M at 28 x 28, conv-medium 4 M at 16 x 16, 15 M at 32 x 32.
 # conv-small has a fourth stage on purpose: with three of stride 2 a last feature sees 15 x 15
 # pixels, less than a digit, and its average loses against raw pixels.
-ENCODERS: Final[dict[str, Callable[[int], Encoder]]] = {
-    "conv-small": lambda image_size: ConvEncoder((16, 32, 64, 128), (2, 2, 2, 2)),
-    "conv-medium": lambda image_size: ConvEncoder((32, 64, 128, 256), (1, 2, 2, 2)),
-    "resnet18": lambda image_size: ResNetEncoder(18, image_size),
-    "resnet34": lambda image_size: ResNetEncoder(34, image_size),
-    "resnet50": lambda image_size: ResNetEncoder(50, image_size),
+_CONVOLUTIONS: Final[dict[str, Callable[[], Encoder]]] = {
+    "conv-small": lambda: ConvEncoder((16, 32, 64, 128), (2, 2, 2, 2)),
+    "conv-medium": lambda: ConvEncoder((32, 64, 128, 256), (1, 2, 2, 2)),
 }
+_RESNET: Final = re.compile(r"resnet(18|34|50|101|152|200)(?:-([1-9])x)?(-sk)?")
+_TIMM: Final = "timm:"
+
+ENCODERS: Final = (
+    *_CONVOLUTIONS,
+    *(f"resnet{depth}" for depth in (18, 34, 50, 101, 152, 200)),
+    *("resnet50-sk", "resnet50-2x", "resnet152-2x-sk"),
+)
+"""Names of encoders; -Wx multiplies the widths of any ResNet, -sk gives selective kernels to those
+of depth 50 and more, and timm:NAME is timm's backbone of that name."""
+
+
+def check_encoder(name: str) -> None:
+    """Raises ValueError for what cannot be the name of an encoder; timm's names are taken as given.
+
+    Example:
+        >>> check_encoder("resnet19")
+        Traceback (most recent call last):
+        ValueError: unknown encoder 'resnet19'; did you mean 'resnet18'? Known: conv-small, ...
+    """
+    if name in _CONVOLUTIONS or name.startswith(_TIMM):
+        return
+    found = _RESNET.fullmatch(name)
+    if found is None:
+        near = difflib.get_close_matches(name, ENCODERS, n=1, cutoff=0.0)[0]
+        raise ValueError(
+            f"unknown encoder {name!r}; did you mean {near!r}? Known: {', '.join(ENCODERS)} and "
+            "other resnetDEPTH-WIDTHx-sk, timm:NAME"
+        )
+    if found[3] and found[1] in ("18", "34"):
+        raise ValueError(
+            f"encoder {name!r}: selective kernels replace the 3 x 3 convolution of bottlenecks, "
+            f"which resnet{found[1]} does not have; use resnet50-sk or deeper"
+        )
 
 
 def build_encoder(name: str, *, image_size: int) -> Encoder:
     """A new, untrained encoder.
 
     Args:
-        name: One of :data:`ENCODERS`.
+        name: One of :data:`ENCODERS`: a small network of convolutions; a ResNet of SimCLRv2,
+            ``resnet{18,34,50,101,152,200}`` with ``-2x`` (any width from 1 to 9) and ``-sk``
+            (selective kernels); or ``timm:NAME``.
         image_size: Side of the images in pixels, at least 8.
 
     Raises:
@@ -117,11 +124,15 @@ def build_encoder(name: str, *, image_size: int) -> Encoder:
         >>> build_encoder("conv-small", image_size=28).dim
         128
     """
-    if name not in ENCODERS:
-        near = difflib.get_close_matches(name, ENCODERS, n=1, cutoff=0.0)[0]
-        raise ValueError(
-            f"unknown encoder {name!r}; did you mean {near!r}? Known: {', '.join(ENCODERS)}"
-        )
+    check_encoder(name)
     if image_size < 8:
         raise ValueError(f"image_size must be at least 8 pixels, got {image_size}")
-    return ENCODERS[name](image_size)
+    if name in _CONVOLUTIONS:
+        return _CONVOLUTIONS[name]()
+    from .resnet import ResNetEncoder, TimmEncoder  # timm takes a while to load
+
+    found = _RESNET.fullmatch(name)
+    if found is None:
+        return TimmEncoder(name.removeprefix(_TIMM), image_size)
+    depth, width, selective = found.groups()
+    return ResNetEncoder(int(depth), image_size, int(width or 1), selective=bool(selective))

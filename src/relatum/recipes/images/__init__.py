@@ -6,6 +6,7 @@ from .build import (
     load_images,
     read_settings,
     trained_encoder,
+    trained_head,
     untrained_encoder,
 )
 from .resolve import resolve
@@ -24,5 +25,6 @@ __all__ = [
     "read_settings",
     "resolve",
     "trained_encoder",
+    "trained_head",
     "untrained_encoder",
 ]

@@ -15,7 +15,14 @@ from ...critics import Bilinear, Cosine, DotProduct, JointMLP, TwoTower
 from ...data import Splits, load_splits
 from ...distributed import ALONE, Group
 from ...losses import ContrastiveLoss
-from ...models import Encoder, ProjectionHead, build_encoder, group_normalized, synchronized
+from ...models import (
+    Encoder,
+    ProjectionHead,
+    build_encoder,
+    group_normalized,
+    spectrally_normalized,
+    synchronized,
+)
 from ...objectives import OBJECTIVES
 from ...runs import Run, RunError
 from ...settings import from_yaml
@@ -32,6 +39,7 @@ __all__ = [
     "load_images",
     "read_settings",
     "trained_encoder",
+    "trained_head",
     "untrained_encoder",
 ]
 
@@ -72,11 +80,18 @@ def build_networks(settings: TrainImages, group: Group = ALONE) -> Networks:
         encoder = build_encoder(settings.encoder, image_size=stored_size(settings))
         hidden = settings.projection_hidden or encoder.dim
         head = ProjectionHead(
-            encoder.dim, hidden, settings.projection_dim, settings.projection_layers
+            encoder.dim,
+            hidden,
+            settings.projection_dim,
+            settings.projection_layers,
+            offset=settings.projection_offset,
         )
         critic = CRITICS[cast(str, settings.critic)](
             settings.projection_dim, settings.temperature or 1.0, settings.learn_temperature
         )
+        if settings.spectral_norm:
+            for network in (encoder, head, critic):
+                spectrally_normalized(network)
     for network in (encoder, head):
         if settings.normalization == "sync":
             synchronized(network, group)
@@ -178,7 +193,22 @@ def trained_encoder(run: Run) -> Encoder:
     Raises:
         RunError: If there is no readable checkpoint.
     """
-    settings, state = read_settings(run), load_checkpoint(run.checkpoint)
-    encoder = untrained_encoder(settings)
-    encoder.load_state_dict(state["modules"]["encoder"])
-    return encoder.eval()
+    return _trained(run).encoder
+
+
+def trained_head(run: Run) -> ProjectionHead:
+    """The projection head of a run's last checkpoint, likewise; ``upto`` gives its first layers.
+
+    Raises:
+        RunError: If there is no readable checkpoint.
+    """
+    return _trained(run).head
+
+
+def _trained(run: Run) -> Networks:
+    state = load_checkpoint(run.checkpoint)
+    networks = build_networks(read_settings(run))
+    for name in ("encoder", "head"):
+        getattr(networks, name).load_state_dict(state["modules"][name])
+        getattr(networks, name).eval()
+    return networks

@@ -73,7 +73,7 @@ def resolve(settings: TrainImages, rows: int) -> TrainImages:
         critic=critic,
         temperature=_default(settings.temperature, CRITIC_TEMPERATURES[critic]),
         pairing=settings.pairing or _pairing(critic, settings),
-        penalty=_default(settings.penalty, 10.0 if settings.objective == "wpc" else None),
+        penalty=_default(settings.penalty, _penalty(settings)),
         augmentation=settings.augmentation or _augmentation(settings),
         learning_rate=_default(settings.learning_rate, rates[settings.optimizer]),
         warmup_epochs=_default(settings.warmup_epochs, min(10.0, round(epochs / 10, 6))),
@@ -104,6 +104,10 @@ def objective_parameters(settings: TrainImages) -> dict[str, Any]:
 def _default(value: Any, default: Any) -> Any:
     """`value` unless it is None; 0 and False are values."""
     return default if value is None else value
+
+
+def _penalty(settings: TrainImages) -> float | None:
+    return 10.0 if settings.objective == "wpc" and not settings.spectral_norm else None
 
 
 def _pairing(critic: str, settings: TrainImages) -> str:
@@ -143,8 +147,6 @@ def _check_together(settings: TrainImages, rows: int) -> None:
     """Raises SettingsError where two settings exclude each other."""
     if settings.critic == "joint" and (settings.temperature or settings.learn_temperature):
         raise SettingsError("the joint critic has no temperature; leave out --temperature")
-    if settings.penalty is not None and settings.objective != "wpc":
-        raise SettingsError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
     if (settings.micro_batch_size or 0) > settings.batch_size:
         raise SettingsError(
             f"micro_batch_size {settings.micro_batch_size} is larger than batch_size "
@@ -154,6 +156,7 @@ def _check_together(settings: TrainImages, rows: int) -> None:
         raise SettingsError(
             f"positives {settings.positives} belongs to pairing block, got {settings.pairing!r}"
         )
+    _check_lipschitz(settings)
     _check_moments(settings)
     _check_debiased(settings)
     if settings.queue_size and settings.pairing != "in_batch":
@@ -164,6 +167,28 @@ def _check_together(settings: TrainImages, rows: int) -> None:
         raise SettingsError(
             f"queue_size {settings.queue_size} is not smaller than the training set ({rows} "
             "images): the queue would hold older copies of the same images"
+        )
+
+
+def _check_lipschitz(settings: TrainImages) -> None:
+    """Raises SettingsError where what keeps WPC's critic Lipschitz cannot be."""
+    for name in ("penalty", "spectral_norm"):
+        if getattr(settings, name) not in (None, False) and settings.objective != "wpc":
+            raise SettingsError(f"{name} belongs to wpc; objective {settings.objective!r} has none")
+    if settings.spectral_norm and settings.penalty:
+        raise SettingsError(
+            f"spectral_norm stands for the gradient penalty, got penalty {settings.penalty} too: "
+            "leave one out"
+        )
+    if settings.spectral_norm and settings.micro_batch_size:
+        raise SettingsError(
+            "spectral_norm and micro_batch_size exclude each other: the second pass over a "
+            "micro-batch would find other weights than the first"
+        )
+    if settings.compile and settings.penalty:
+        raise SettingsError(
+            "compile and the gradient penalty exclude each other, since a compiled network has no "
+            "second derivatives: leave out --compile, or use --spectral-norm"
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ...data import POLICIES
-from ...models import ENCODERS
+from ...models import check_encoder
 from ...objectives import OBJECTIVES
 from ...scores import PAIRINGS
 from ...settings import check_choices, check_seed, choice
@@ -102,8 +102,10 @@ class TrainImages:
     """Share of the negatives thought to be of the anchor's own class, in [0, 1): the loss is
     debiased of them. 1 / C for C equally common classes; 0 = off."""
 
-    encoder: str = choice("conv-small", ENCODERS)
-    """The network whose output is the representation."""
+    encoder: str = "conv-small"
+    """The network whose output is the representation: conv-small or conv-medium for a CPU; a ResNet
+    of SimCLRv2, resnet18, 34, 50, 101, 152 or 200, with -2x behind it for twice the width and -sk
+    for selective kernels (resnet152-2x-sk); or timm:NAME for a backbone of timm, untrained."""
 
     normalization: str = choice("batch", ("batch", "sync", "group"))
     """batch = each process normalises over its (micro-)batch; sync = over those of all processes;
@@ -119,6 +121,19 @@ class TrainImages:
 
     projection_layers: int = 3
     """Number of dense layers of the head."""
+
+    projection_offset: bool = False
+    """Give the head's last normalisation an offset. Without one, as released with the paper, the
+    embeddings of a batch sum to zero, and alpha of rpc has next to no effect with critic dot."""
+
+    spectral_norm: bool = False
+    """WPC: instead of the gradient penalty, divide all convolutions and dense layers by their
+    spectral norm. Cheaper, but a normalisation layer behind them undoes it: it binds networks
+    without such layers, like timm:vgg11, and hardly any other."""
+
+    compile: bool = False
+    """Compile encoder and head with torch.compile: slower to start, then faster; the last bits of
+    the result differ."""
 
     augmentation: str | None = choice(None, POLICIES)
     """How the two views are drawn. Default: digits for mnist5k and digits, simclr-cifar for other
@@ -213,6 +228,7 @@ class TrainImages:
 
     def __post_init__(self) -> None:
         check_choices(self)
+        check_encoder(self.encoder)
         for name in ("seed", "split_seed"):
             check_seed(name, getattr(self, name))
         positive = (
