@@ -28,11 +28,19 @@ from ..probes import (
     parameter_hash,
     pixel_features,
 )
-from ..runs import Run, RunError
+from ..runs import Run
 from ..settings import POSITIONAL, check_choices, choice
 from .images import TrainImages, read_settings, untrained_encoder
 from .images.resolve import found_device
-from .inputs import check_moved, check_run_images, load_run_images, run_encoder
+from .inputs import (
+    check_run_images,
+    images_key,
+    labelled_rows,
+    load_run_images,
+    open_runs,
+    remark_on,
+    run_encoder,
+)
 from .pictures import embedding_map, neighbours
 from .tables import probe_table
 
@@ -113,36 +121,19 @@ def main(settings: Probe, console: Console | None = None) -> list[dict[str, Any]
     """
     console = console or Console()
     settings = replace(settings, device=found_device(settings.device))
-    runs = _runs(settings)
+    runs = open_runs(settings.runs, settings.data, "probed")
     shared = Shared()
     payloads = [_probe_run(run, settings, shared, console) for run in runs]
     console.print(probe_table(settings.runs))
     return payloads
 
 
-def _runs(settings: Probe) -> list[Run]:
-    """The runs, with all that can be said against them said before work begins."""
-    runs = [Run.open(path) for path in settings.runs]
-    places = [run.path.resolve() for run in runs]
-    for i, run in enumerate(runs):
-        if places[i] in places[:i]:
-            raise RunError(f"{run.path} is given twice; name each run once")
-        read_settings(run)
-        check_moved(run, settings.data)
-        if not run.checkpoint.is_file():
-            raise RunError(
-                f"{run.path} cannot be probed: there is no checkpoint {run.checkpoint}; start "
-                "training, or leave this run out"
-            )
-    return runs
-
-
 def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> dict[str, Any]:
     trained = read_settings(run)
     encoder = run_encoder(run, settings.device)
-    if remark := _remark(run):
+    if remark := remark_on(run):
         console.out(f"note: {run.path} {remark}; its last checkpoint is measured", highlight=False)
-    data = _data_key(trained, settings.data)
+    data = images_key(trained, settings.data)
     if data not in shared.splits:
         shared.splits[data] = load_run_images(trained, settings.data)
     splits = shared.splits[data]
@@ -172,14 +163,6 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     return payload
 
 
-def _remark(run: Run) -> str:
-    """What keeps the checkpoint of a run from being that of a whole training; "" if nothing."""
-    if not (run.path / "results" / "training.json").exists():
-        return "has not finished training"
-    step = run.read_json("results/training.json")["payload"].get("nonfinite_step")
-    return "" if step is None else f"diverged at step {step}"
-
-
 def _check_labels(train: ImageTable, settings: Probe) -> None:
     """Raises ValueError, before anything is computed, if there are too few labels to probe with."""
     counts = Counter(train.classes[label] for label in train.labels.tolist() if label >= 0)
@@ -197,28 +180,12 @@ def _check_labels(train: ImageTable, settings: Probe) -> None:
         )
 
 
-def _named(
-    features: Float[np.ndarray, "n d"], images: ImageTable
-) -> tuple[Float[np.ndarray, "m d"], list[str]]:
-    """The labelled rows, and their labels by the names that a reader of the result knows."""
-    labelled = (images.labels >= 0).numpy()
-    names = [images.classes[label] for label in images.labels[labelled].tolist()]
-    return features[labelled], names
-
-
 def _unlabelled(splits: Splits) -> tuple[str, ...]:
     counts = {"train": (splits.train.labels < 0).sum(), "test": (splits.test.labels < 0).sum()}
     return tuple(
         f"{count} {part} rows are unlabelled (-1) and were left out"
         for part, count in counts.items()
         if count
-    )
-
-
-def _data_key(trained: TrainImages, place: str | None) -> tuple[object, ...]:
-    return (
-        *(place or trained.data, trained.image_size, trained.limit, trained.test_fraction),
-        *(trained.split_seed, trained.on_bad_file),
     )
 
 
@@ -262,7 +229,10 @@ def _results(
     shared: Shared,
 ) -> list[ProbeResult]:
     """All probes of one kind of features; those that another run already needed are reused."""
-    rows = (*_named(features.train, splits.train), *_named(features.test, splits.test))
+    rows = (
+        *labelled_rows(features.train, splits.train),
+        *labelled_rows(features.test, splits.test),
+    )
     left_out = _unlabelled(splits)
     few = settings.labels_per_class or None
     jobs: list[tuple[str, int | None, int]] = []
