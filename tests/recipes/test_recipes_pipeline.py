@@ -97,6 +97,34 @@ def test_baselines_are_those_of_the_run_in_any_company(runs):
     assert alone["card"]["batch_norm"] == "none"
 
 
+def test_shares_of_the_labels_and_the_published_schedule_stand_beside(runs, tmp_path):
+    shutil.copytree(runs[0], tmp_path / "run")
+    said = Console(file=io.StringIO(), width=200)
+    settings = probe.Probe(
+        runs=[tmp_path / "run"],
+        labels_per_class=0,
+        label_fractions="0.1,0.5",
+        draws=2,
+        protocol="sgd",
+        map="pca",
+        queries=0,
+    )
+    (payload,) = probe.main(settings, said)
+    for head, seeds in [("linear", [0, 1, 0, 1, 0]), ("linear-sgd", [0, 1, 0, 1, 0])]:
+        rows = rows_of(payload, "encoder", head)
+        assert [row["label_fraction"] for row in rows] == [0.1, 0.1, 0.5, 0.5, None]
+        assert [row["seed"] for row in rows] == seeds
+    assert payload["card"]["labels"] == "10 % of each class; 50 % of each class; all"
+    assert (
+        "rate 0.1 x batch / 256, cosine, no penalty, 100 epochs"
+        in (payload["card"]["optimisation"])
+    )
+    for words in ["linear, 10 %", "linear-sgd, 50 %", "linear-sgd, all"]:
+        assert words in said.file.getvalue()
+    with pytest.raises(ValueError, match="the least that gives every class a row"):
+        probe.main(replace(settings, label_fractions="0.0001"), QUIET)
+
+
 def test_the_table_has_all_groups(probed):
     _, text = probed
     for word in ["RPC", "CPC", "Untrained encoder", "Raw pixels", "linear, 10 a class", "kNN"]:

@@ -84,7 +84,7 @@ def labels_share(labels: Labels, fraction: float, seed: int) -> Int64[np.ndarray
         rare = min(none, key=lambda label: counts[label])
         raise ValueError(
             f"a share of {fraction:g} of the {counts[rare]} labelled rows of class {rare!r} is "
-            f"none; the least that gives every class a row is {0.5 / counts[rare]:.2g}"
+            f"none; the least that gives every class a row is {0.5 / counts[rare]:.4g}"
         )
     return _drawn(array, wanted, seed)
 

@@ -32,9 +32,10 @@ from .inputs import (
     remark_on,
     run_encoder,
 )
+from .shares import shares
 from .tables import finetune_table
 
-__all__ = ["FineTune", "head_layers", "main", "shares"]
+__all__ = ["FineTune", "head_layers", "main"]
 
 
 @dataclass(frozen=True)
@@ -121,31 +122,6 @@ class FineTune:
             for share in shares(self.label_fraction)
             for draw in range(self.draws if share < 1 else 1)
         ]
-
-
-def shares(text: str) -> list[float]:
-    """The shares of a list with commas, each once.
-
-    Raises:
-        ValueError: If a word is no number in (0, 1].
-
-    Example:
-        >>> shares("0.01, 1")
-        [0.01, 1.0]
-    """
-    found: list[float] = []
-    for word in text.split(","):
-        try:
-            share = float(word)
-        except ValueError:
-            share = 0.0
-        if not 0 < share <= 1:
-            raise ValueError(
-                f"a share of the labels must be a number in (0, 1], got {word.strip()!r}; 1 % is "
-                "0.01"
-            )
-        found.append(share)
-    return list(dict.fromkeys(found))
 
 
 class Cell(NamedTuple):
