@@ -332,6 +332,17 @@ def test_mistakes_on_the_command_line(runs):
         finetune.main(finetune.FineTune(runs=runs, label_fraction="0.001"), QUIET)
 
 
+def test_the_head_of_a_run_is_cut_in_one_place(runs, monkeypatch):
+    class Head:
+        def upto(self, k):
+            return ("the first layers", k)
+
+    monkeypatch.setattr(finetune.build, "trained_head", lambda run: Head(), raising=False)
+    run = Run.open(runs[0])
+    assert finetune.head_layers(run, 2) == ("the first layers", 2)
+    assert finetune.head_layers(run, 0) is None
+
+
 def test_the_defaults_are_the_published_protocol():
     plan = finetune.FineTune(runs=["x"], label_fraction="1").plans(3)[0]
     assert asdict(plan) == {

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from rich.console import Console
 from torch import nn
@@ -21,7 +21,7 @@ from ..probes import labels_share, parameter_hash
 from ..runs import Run, strict_json
 from ..settings import POSITIONAL, SettingsError, check_choices, choice
 from .finetuning import BATCH_NORMS, TUNED, FineTunePlan, fine_tune
-from .images import read_settings, untrained_encoder
+from .images import build, read_settings, untrained_encoder
 from .images.resolve import found_device
 from .inputs import (
     check_run_images,
@@ -220,11 +220,15 @@ def head_layers(run: Run, count: int) -> nn.Module | None:
     """The first dense layers of a run's projection head, with what follows each; None for none.
 
     Raises:
-        SettingsError: If there are not so many.
+        ValueError: If there are not so many.
     """
     if count == 0:
         return None
-    raise SettingsError(f"head_layers {count}: only 0 is supported, the encoder alone")
+    # Heads learn to be cut with another change; until then there is none to ask.
+    trained_head = getattr(build, "trained_head", None)
+    if trained_head is None:
+        raise SettingsError(f"head_layers {count}: this version tunes the encoder alone; use 0")
+    return cast(nn.Module, trained_head(run).upto(count))
 
 
 def _stored(run: Run) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import cast, final
+from typing import Final, cast, final
 
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 __all__ = ["Classifier", "normalises_by_batch", "stem_of"]
+
+STEMS: Final = ("stem", "conv1", "conv_stem", "patch_embed")
 
 
 @final
@@ -63,19 +65,18 @@ class Classifier(nn.Module):
 def stem_of(encoder: nn.Module) -> list[nn.Module]:
     """The first layers of an encoder, up to its first block.
 
-    An attribute ``stem`` says so; otherwise ``conv1`` and ``bn1`` of a ResNet, or the first stage
-    of a plain convolutional network.
+    An attribute ``stem`` says so, or one of the names that timm gives it; of a plain convolutional
+    network it is the first stage.
 
     Raises:
         ValueError: If the encoder shows none of these.
     """
-    stages = getattr(encoder, "stages", None)
     for body in (encoder, getattr(encoder, "network", None)):
-        if isinstance(stem := getattr(body, "stem", None), nn.Module):
-            return [stem]
-        if isinstance(first := getattr(body, "conv1", None), nn.Module):
-            return [part for part in (first, getattr(body, "bn1", None)) if part is not None]
-    if isinstance(stages, nn.Sequential):
+        first = next((part for name in STEMS if (part := getattr(body, name, None))), None)
+        if isinstance(first, nn.Module):
+            norm = getattr(body, "bn1", None)
+            return [first, norm] if isinstance(norm, nn.Module) else [first]
+    if isinstance(stages := getattr(encoder, "stages", None), nn.Sequential):
         return list(stages[:2])
     raise ValueError(
         f"where the stem of a {type(encoder).__name__} ends is not known: tune 'all', or give it "
