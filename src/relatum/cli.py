@@ -47,6 +47,9 @@ COMMANDS: Final[dict[str, Command]] = {
         "recipes.train_classes", "TrainClasses", "main", "train where theory bounds the outcome"
     ),
     "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
+    "finetune": Command(
+        "recipes.finetune", "FineTune", "main", "train a whole network on few or all labels"
+    ),
     "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
     "export": Command("recipes.export", "Export", "main", "write a trained encoder to one file"),
     "train speech": Command(

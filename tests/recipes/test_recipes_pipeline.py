@@ -97,6 +97,36 @@ def test_baselines_are_those_of_the_run_in_any_company(runs):
     assert alone["card"]["batch_norm"] == "none"
 
 
+def test_shares_of_the_labels_and_the_published_schedule_stand_beside(runs, tmp_path):
+    shutil.copytree(runs[0], tmp_path / "run")
+    said = Console(file=io.StringIO(), width=200)
+    settings = probe.Probe(
+        runs=[tmp_path / "run"],
+        labels_per_class=0,
+        label_fractions="0.05,0.1",
+        draws=1,
+        protocol="sgd",
+        map="pca",
+        queries=0,
+    )
+    (payload,) = probe.main(settings, said)
+    for head in ("linear", "linear-sgd"):
+        rows = rows_of(payload, "encoder", head)
+        assert [row["label_fraction"] for row in rows] == [0.05, 0.1, None]
+    assert payload["card"]["labels"] == "5 % of each class; 10 % of each class; all"
+    assert (
+        "rate 0.1 x batch / 256, cosine, no penalty, 100 epochs"
+        in (payload["card"]["optimisation"])
+    )
+    for words in ["linear, 10 %", "linear-sgd, 5 %", "linear-sgd, all"]:
+        assert words in said.file.getvalue()
+    with pytest.raises(ValueError, match="the least that gives every class a row"):
+        probe.main(replace(settings, label_fractions="0.0001"), QUIET)
+    jobs = replace(settings, draws=2, labels_per_class=3).jobs(4)
+    seeds = [(job.probe, job.share, job.per_class, job.seed) for job in jobs if job.share == 0.05]
+    assert seeds == [(h, 0.05, None, 4000 + i) for h in ("linear", "linear-sgd") for i in (0, 1)]
+
+
 def test_the_table_has_all_groups(probed):
     _, text = probed
     for word in ["RPC", "CPC", "Untrained encoder", "Raw pixels", "linear, 10 a class", "kNN"]:
@@ -184,6 +214,20 @@ def test_a_folder_is_no_file(runs, tmp_path):
     with pytest.raises(ValueError, match=r"is a folder; name the page in it, such as .*html"):
         report.main(report.Report(runs=runs, out=tmp_path), QUIET)
     assert not list(tmp_path.iterdir())
+
+
+def test_embed_in_small_batches_is_the_same(tmp_path):
+    write_images(tmp_path / "data", a=12, b=9)
+    run = train_on(tmp_path / "data", tmp_path / "run")
+    said = Console(file=io.StringIO(), width=200)
+    found = []
+    for name, more in [("one", {}), ("other", {"batch_size": 5, "workers": 0})]:
+        files = embed.main(embed.Embed(run=run, out=tmp_path / name, **more), said)
+        with np.load(files[0]) as data:
+            found.append((data["features"], data["ids"].tolist()))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-4, atol=1e-5)
+    assert found[0][1] == found[1][1]
+    assert "images a second read" in said.file.getvalue()
 
 
 def test_embed_one_part_into_the_run(runs):

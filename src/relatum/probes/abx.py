@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float64
 
-from .task import Label
+from .labels import Label
 
 __all__ = ["ABXResult", "abx", "warped_distances"]
 

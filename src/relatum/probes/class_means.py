@@ -9,7 +9,8 @@ from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
 from .features import Array
-from .task import Labels, ProbeResult, probe_task, score
+from .labels import Labels
+from .task import ProbeResult, probe_task, score
 
 __all__ = ["class_mean_scores", "class_means", "class_means_probe"]
 
@@ -38,7 +39,7 @@ def class_means_probe(
 
     Args:
         train_x: Features of the training rows, (n, d).
-        train_y: Their labels; see :mod:`relatum.probes.task` for what a label may be.
+        train_y: Their labels; see :mod:`relatum.probes.labels` for what a label may be.
         test_x: Features of the test rows, (m, d).
         test_y: Their labels.
         rule: Which of the two.

@@ -11,7 +11,8 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from .features import Array
-from .task import Labels, ProbeResult, probe_task, score
+from .labels import Labels
+from .task import ProbeResult, probe_task, score
 
 __all__ = ["knn_probe"]
 
@@ -49,7 +50,7 @@ def knn_probe(
 
     Args:
         train_x: Features of the training rows, (n, d).
-        train_y: Their labels; see :mod:`relatum.probes.task` for what a label may be.
+        train_y: Their labels; see :mod:`relatum.probes.labels` for what a label may be.
         test_x: Features of the test rows, (m, d).
         test_y: Their labels.
         k: Neighbours that vote, from 1 to the number of labelled training rows.

@@ -16,7 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from .features import Array
-from .task import Labels, ProbeResult, ProbeTask, probe_task, score
+from .labels import Labels
+from .task import ProbeResult, ProbeTask, probe_task, score
 
 __all__ = ["REGULARISATION_GRID", "Standardiser", "linear_probe"]
 
@@ -76,6 +77,7 @@ def linear_probe(
     *,
     seed: int = 0,
     labels_per_class: int | None = None,
+    label_fraction: float | None = None,
     regularisation: float | None = None,
     grid: Sequence[float] = REGULARISATION_GRID,
     standardise: bool = True,
@@ -98,11 +100,12 @@ def linear_probe(
 
     Args:
         train_x: Features of the training rows, (n, d).
-        train_y: Their labels; see :mod:`relatum.probes.task` for what a label may be.
+        train_y: Their labels; see :mod:`relatum.probes.labels` for what a label may be.
         test_x: Features of the test rows, (m, d).
         test_y: Their labels.
         seed: Seed of the drawn rows and of the folds. The fit itself uses no chance.
         labels_per_class: Use only so many training rows of each class.
+        label_fraction: Use only this share of the training rows of each class.
         regularisation: :math:`\lambda > 0`, when it is not to be chosen.
         grid: The values of :math:`\lambda` to choose from.
         standardise: Whether to standardise. Without it, accuracies depend on the features' scale.
@@ -123,7 +126,13 @@ def linear_probe(
     if max_iter < 1 or not tolerance > 0:
         raise ValueError(f"max_iter and tolerance must be positive, got {max_iter} and {tolerance}")
     task = probe_task(
-        train_x, train_y, test_x, test_y, labels_per_class=labels_per_class, seed=seed
+        train_x,
+        train_y,
+        test_x,
+        test_y,
+        labels_per_class=labels_per_class,
+        label_fraction=label_fraction,
+        seed=seed,
     )
     threads = 1 if task.train_x.size <= _ONE_THREAD_UP_TO else None
     with threadpool_limits(threads):

@@ -82,6 +82,9 @@ class ProtocolCard:
         seeds: The seeds of the repetitions.
         n_train: Labelled training rows there are.
         n_test: Test rows there are.
+        tuned: What is trained on the labels besides a classifier; an encoder is tuned on a copy.
+        optimisation: How the classifier, and what is tuned, is fitted.
+        labels: Which of the training labels are used.
 
     Raises:
         ValueError: If the two hashes differ.
@@ -100,6 +103,9 @@ class ProtocolCard:
     seeds: tuple[int, ...]
     n_train: int
     n_test: int
+    tuned: str = "nothing"
+    optimisation: str = "L-BFGS until converged (linear probe only)"
+    labels: str = "all"
 
     def __post_init__(self) -> None:
         check_unchanged(self.encoder_hash_before, self.encoder_hash_after)

@@ -1,29 +1,23 @@
 """What every probe is given and what it gives back: checked rows, labels, and the result.
 
-Labels may be strings, any integers (gaps are fine), booleans (0 and 1) or floats that hold whole
-numbers. The number -1 means "unlabelled": such rows are left out, and how many is said in the
-result. The classes are those of the training labels; a test label that is none of them counts as
-wrong and is listed.
+Unlabelled rows are left out, and how many is said in the result. The classes are those of the
+training labels; a test label that is none of them counts as wrong and is listed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float64, Int64
 from numpy.typing import NDArray
-from torch import Tensor
 
 from .features import Array, feature_array
+from .labels import Label, Labels, classes_of, few_labels, label_array, labels_share
 
-__all__ = ["Label", "ProbeResult", "ProbeTask", "few_labels", "probe_task", "score"]
-
-Label: TypeAlias = int | str
-Labels: TypeAlias = NDArray[Any] | Tensor | Sequence[Any]
+__all__ = ["ProbeResult", "ProbeTask", "probe_task", "score"]
 
 _TOP = 5
 
@@ -43,6 +37,7 @@ class ProbeTask:
     labels_per_class: int | None
     seed: int
     warnings: tuple[str, ...]
+    label_fraction: float | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,7 @@ class ProbeResult:
     """What one probe found.
 
     Attributes:
-        probe: "linear", "knn" or "class-means".
+        probe: "linear", "linear-sgd", "knn", "class-means" or "fine-tuning".
         accuracy: The fraction of test rows whose best class is the right one.
         top5: The fraction whose right class is among the best five, or among all of them where
             there are fewer (``settings["top_k"]`` says how many). A class that can not be chosen,
@@ -65,6 +60,7 @@ class ProbeResult:
         classes: The training classes, as given.
         class_accuracy: The accuracy on the test rows of each class, for every label in the test.
         predictions: The chosen label of each counted test row, in their order.
+        label_fraction: Share of the labelled rows drawn from each class; None is all of them.
     """
 
     probe: str
@@ -80,94 +76,13 @@ class ProbeResult:
     classes: tuple[Label, ...] = ()
     class_accuracy: dict[Label, float] = field(default_factory=dict)
     predictions: tuple[Label, ...] = field(default=(), repr=False)
+    label_fraction: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """All but the predictions, ready to be written as JSON."""
         record = asdict(self)
         del record["predictions"]
         return record
-
-
-def few_labels(labels: Labels, per_class: int, seed: int) -> Int64[np.ndarray, " k"]:
-    """Draws `per_class` rows of every class, without replacement.
-
-    The draw depends on the seed and the labels alone, and a smaller draw is part of a larger one
-    with the same seed, so that curves over the number of labels compare nested sets. Rows
-    labelled -1 are never drawn.
-
-    Returns:
-        Row numbers in ascending order, `per_class` times the number of classes.
-
-    Raises:
-        ValueError: If `per_class` is not positive, or a class has fewer rows; it is named.
-
-    Example:
-        >>> rows = few_labels(["b", "a", "b", "a", "a"], per_class=2, seed=0)
-        >>> len(rows), rows.dtype
-        (4, dtype('int64'))
-    """
-    if per_class < 1:
-        raise ValueError(f"labels per class must be at least 1, got {per_class}")
-    array = label_array(labels, "labels")
-    drawn: list[NDArray[np.int64]] = []
-    generator = np.random.default_rng(seed)
-    for label in _classes(array):
-        rows = np.flatnonzero(array == label)
-        if len(rows) < per_class:
-            raise ValueError(
-                f"class {label!r} has {len(rows)} labelled rows, fewer than the {per_class} "
-                "labels per class asked for"
-            )
-        drawn.append(generator.permutation(rows)[:per_class])
-    return np.sort(np.concatenate(drawn)).astype(np.int64) if drawn else np.empty(0, np.int64)
-
-
-def label_array(labels: Labels, name: str) -> NDArray[Any]:
-    """`labels` as a one-dimensional int64 or string array.
-
-    Raises:
-        ValueError: If they are not one-dimensional, or a float is no whole number.
-        TypeError: If they are of another type, or of mixed types.
-    """
-    plain = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else labels
-    array = (
-        np.asarray(plain, dtype=object) if isinstance(plain, list | tuple) else np.asarray(plain)
-    )
-    if array.ndim != 1:
-        raise ValueError(f"{name} must hold one label a row, got the shape {array.shape}")
-    if array.dtype == object:
-        array = _from_objects(array, name)
-    if array.dtype.kind == "f":
-        # Beyond 2^53 every float is whole, whatever was meant.
-        whole = np.isfinite(array) & (array == np.floor(array)) & (np.abs(array) <= 2**53)
-        bad = np.flatnonzero(~whole)
-        if len(bad):
-            raise ValueError(
-                f"{name} row {bad[0]} is {array[bad[0]]}: a class is a whole number or a string"
-            )
-    if array.dtype.kind in "biuf":
-        return array.astype(np.int64)
-    if array.dtype.kind == "U":
-        return array
-    raise TypeError(f"{name} must be integers or strings, got {array.dtype}")
-
-
-def _from_objects(array: NDArray[Any], name: str) -> NDArray[Any]:
-    """Python objects (lists, categories) as one plain array, never a silent mixture."""
-    text = len(array) > 0 and isinstance(array[0], str)
-    for row, value in enumerate(array):
-        if not isinstance(value, str if text else (Real, np.bool_)):
-            raise TypeError(
-                f"{name} row {row} is {value!r} and row 0 is {array[0]!r}: labels must be all "
-                "whole numbers or all strings"
-            )
-    return array.astype(str) if text else np.array(list(array))
-
-
-def _classes(array: NDArray[Any]) -> list[Label]:
-    kept = array if array.dtype.kind == "U" else array[array != -1]
-    values: list[Label] = np.unique(kept).tolist()
-    return values
 
 
 def probe_task(
@@ -178,6 +93,7 @@ def probe_task(
     *,
     labels_per_class: int | None,
     seed: int,
+    label_fraction: float | None = None,
 ) -> ProbeTask:
     """Checks the rows of a probe, leaves out unlabelled ones and draws the labelled ones.
 
@@ -206,20 +122,33 @@ def probe_task(
         )
     if y.dtype.kind != test_labels.dtype.kind and len(test_labels):
         raise TypeError(f"train_y is {y.dtype} but test_y is {test_labels.dtype}")
-    classes = _classes(y)
+    classes = classes_of(y)
     if len(classes) < 2 or len(test_labels) == 0:
         raise ValueError(
             f"a probe needs two classes and a test row: train_y has the classes {classes}, test_y "
             f"{len(test_labels)} labelled rows (-1 means unlabelled)"
         )
+    if labels_per_class is not None and label_fraction is not None:
+        raise ValueError("give labels_per_class or label_fraction, not both")
+    rows = np.arange(len(y))
     if labels_per_class is not None:
         rows = few_labels(y, labels_per_class, seed)
-        x, y = x[rows], y[rows]
+    elif label_fraction is not None:
+        rows = labels_share(y, label_fraction, seed)
+    x, y = x[rows], y[rows]
     codes, unseen = _test_codes(test_labels, classes)
     warnings += unseen
     train_codes = np.searchsorted(np.array(classes), y).astype(np.int64)
     return ProbeTask(
-        x, train_codes, test, codes, tuple(classes), labels_per_class, seed, tuple(warnings)
+        x,
+        train_codes,
+        test,
+        codes,
+        tuple(classes),
+        labels_per_class,
+        seed,
+        tuple(warnings),
+        label_fraction,
     )
 
 
@@ -233,7 +162,7 @@ def _test_codes(
     codes[unseen] = -1
     if not unseen.any():
         return codes, []
-    listed = ", ".join(repr(label) for label in _classes(labels[unseen]))
+    listed = ", ".join(repr(label) for label in classes_of(labels[unseen]))
     return codes, [
         f"{unseen.sum()} test rows have labels that no training row has, and count as wrong: "
         f"{listed}"
@@ -279,4 +208,5 @@ def score(
         classes=task.classes,
         class_accuracy=classes,
         predictions=tuple(task.classes[code] for code in order[:, 0]),
+        label_fraction=task.label_fraction,
     )

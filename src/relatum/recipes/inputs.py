@@ -1,17 +1,64 @@
-"""What ``probe`` and ``embed`` read of a run: its images, wherever they lie, and its encoder."""
+"""What evaluations read of a run: its images, wherever they lie, their labels, its encoder."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..data import DataError, Splits
+import numpy as np
+from jaxtyping import Float
+
+from ..data import DataError, ImageTable, Splits
 from ..models import Encoder
 from ..runs import Run, RunError
-from .images import TrainImages, load_images, trained_encoder
+from .images import TrainImages, load_images, read_settings, trained_encoder
 from .images.build import check_same_images
 
-__all__ = ["check_moved", "check_run_images", "load_run_images", "run_encoder"]
+__all__ = [
+    "check_moved",
+    "check_run_images",
+    "images_key",
+    "labelled_rows",
+    "load_run_images",
+    "open_runs",
+    "remark_on",
+    "run_encoder",
+]
+
+
+def open_runs(paths: Sequence[Path], data: str | None, what: str) -> list[Run]:
+    """The runs, with all that can be said against them said before work begins.
+
+    Args:
+        paths: Their folders.
+        data: Where their images lie now; None: where their settings say.
+        what: What is to be done with them: "probed".
+
+    Raises:
+        RunError: If a run is missing, given twice, has no checkpoint, or cannot tell its images.
+    """
+    runs = [Run.open(path) for path in paths]
+    places = [run.path.resolve() for run in runs]
+    for i, run in enumerate(runs):
+        if places[i] in places[:i]:
+            raise RunError(f"{run.path} is given twice; name each run once")
+        read_settings(run)
+        check_moved(run, data)
+        if not run.checkpoint.is_file():
+            raise RunError(
+                f"{run.path} cannot be {what}: there is no checkpoint {run.checkpoint}; start "
+                "training, or leave this run out"
+            )
+    return runs
+
+
+def remark_on(run: Run) -> str:
+    """What keeps the checkpoint of a run from being that of a whole training; "" if nothing."""
+    if not (run.path / "results" / "training.json").exists():
+        return "has not finished training"
+    step = run.read_json("results/training.json")["payload"].get("nonfinite_step")
+    return "" if step is None else f"diverged at step {step}"
 
 
 def run_encoder(run: Run, device: str) -> Encoder:
@@ -28,6 +75,14 @@ def run_encoder(run: Run, device: str) -> Encoder:
             f"or comes from another run ({' '.join(str(error).split())})"
         ) from error
     return encoder.to(device)
+
+
+def images_key(trained: TrainImages, place: str | None) -> tuple[object, ...]:
+    """Equal for runs that see the same images, which need loading but once."""
+    return (
+        *(place or trained.data, trained.image_size, trained.limit, trained.test_fraction),
+        *(trained.split_seed, trained.on_bad_file),
+    )
 
 
 def load_run_images(trained: TrainImages, data: str | None) -> Splits:
@@ -72,3 +127,12 @@ def check_moved(run: Run, data: str | None) -> None:
             f"{run.path} has no data.json, so whether --data {data} holds its images cannot be "
             "checked; leave out --data and run the command where the run was started"
         )
+
+
+def labelled_rows(
+    features: Float[np.ndarray, "n d"], images: ImageTable
+) -> tuple[Float[np.ndarray, "m d"], list[str]]:
+    """The labelled rows, and their labels by the names that a reader of the result knows."""
+    labelled = (images.labels >= 0).numpy()
+    names = [images.classes[label] for label in images.labels[labelled].tolist()]
+    return features[labelled], names

@@ -7,33 +7,36 @@ of the same network before training. Labels enter here for the first time.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Float
 from rich.console import Console
 
 from ..data import ImageTable, Splits
 from ..probes import (
     ProbeResult,
-    ProtocolCard,
-    class_means_probe,
     extract_features,
-    knn_probe,
-    linear_probe,
+    labels_share,
     parameter_hash,
     pixel_features,
 )
-from ..runs import Run, RunError
+from ..runs import Run
 from ..settings import POSITIONAL, check_choices, choice
 from .images import TrainImages, read_settings, untrained_encoder
 from .images.resolve import found_device
-from .inputs import check_moved, check_run_images, load_run_images, run_encoder
+from .inputs import (
+    check_run_images,
+    images_key,
+    load_run_images,
+    open_runs,
+    remark_on,
+    run_encoder,
+)
 from .pictures import embedding_map, neighbours
+from .probe_rows import PROTOCOLS, Features, Job, measure, probe_card
+from .shares import shares
 from .tables import probe_table
 
 __all__ = ["Probe", "main"]
@@ -53,8 +56,16 @@ class Probe:
     labels_per_class: int = 10
     """Labels a class for the probe with few labels; 0 leaves it out."""
 
+    label_fractions: str | None = None
+    """Further linear probes on shares of the labels of each class, with commas: 0.01,0.1."""
+
     draws: int = 5
-    """How often those labels are drawn anew (seeds 1000 x run seed + 0, 1, ...)."""
+    """How often few labels are drawn anew (seeds 1000 x run seed + 0, 1, ...)."""
+
+    protocol: str = choice("logistic", PROTOCOLS)
+    """logistic = a linear probe that converges, its penalty chosen on validation rows; sgd = beside
+    it the schedule of published evaluations: 100 epochs of SGD with Nesterov momentum, batches of
+    512, rate 0.1 x batch / 256, cosine, no penalty, nothing chosen."""
 
     neighbours: int = 20
     """Neighbours that vote in the nearest-neighbour probe."""
@@ -82,14 +93,20 @@ class Probe:
         for name, least in [("map_points", 3), ("queries", 0)]:
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        self.jobs(0)
 
-
-class Features(NamedTuple):
-    """Features of training and test images, and the fingerprint of what made them."""
-
-    train: Float[np.ndarray, "n d"]
-    test: Float[np.ndarray, "m d"]
-    fingerprint: str | None
+    def jobs(self, run_seed: int) -> list[Job]:
+        """What is measured of each kind of features."""
+        seeds = [1000 * run_seed + draw for draw in range(self.draws)]
+        few = [Job("linear", seed, per_class=self.labels_per_class) for seed in seeds]
+        jobs = few if self.labels_per_class else []
+        heads = ["linear", "linear-sgd"] if self.protocol == "sgd" else ["linear"]
+        for head in heads:
+            for share in shares(self.label_fractions) if self.label_fractions else []:
+                jobs += [Job(head, seed, share=share) for seed in seeds]
+        # The order of SGD's batches is chance; the fit of logistic regression knows none.
+        jobs += [Job(head, seeds[0] if head == "linear-sgd" else 0) for head in heads]
+        return [*jobs, Job("knn", 0, neighbours=self.neighbours), Job("class-means", 0)]
 
 
 @dataclass
@@ -113,36 +130,19 @@ def main(settings: Probe, console: Console | None = None) -> list[dict[str, Any]
     """
     console = console or Console()
     settings = replace(settings, device=found_device(settings.device))
-    runs = _runs(settings)
+    runs = open_runs(settings.runs, settings.data, "probed")
     shared = Shared()
     payloads = [_probe_run(run, settings, shared, console) for run in runs]
     console.print(probe_table(settings.runs))
     return payloads
 
 
-def _runs(settings: Probe) -> list[Run]:
-    """The runs, with all that can be said against them said before work begins."""
-    runs = [Run.open(path) for path in settings.runs]
-    places = [run.path.resolve() for run in runs]
-    for i, run in enumerate(runs):
-        if places[i] in places[:i]:
-            raise RunError(f"{run.path} is given twice; name each run once")
-        read_settings(run)
-        check_moved(run, settings.data)
-        if not run.checkpoint.is_file():
-            raise RunError(
-                f"{run.path} cannot be probed: there is no checkpoint {run.checkpoint}; start "
-                "training, or leave this run out"
-            )
-    return runs
-
-
 def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> dict[str, Any]:
     trained = read_settings(run)
     encoder = run_encoder(run, settings.device)
-    if remark := _remark(run):
+    if remark := remark_on(run):
         console.out(f"note: {run.path} {remark}; its last checkpoint is measured", highlight=False)
-    data = _data_key(trained, settings.data)
+    data = images_key(trained, settings.data)
     if data not in shared.splits:
         shared.splits[data] = load_run_images(trained, settings.data)
     splits = shared.splits[data]
@@ -157,11 +157,12 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
         "pixels": _pixels(data, splits, shared),
     }
     rows, cards = [], {}
+    jobs = settings.jobs(trained.seed)
     for name, (key, found) in features.items():
-        results = _results(key, found, splits, trained.seed, settings, shared)
+        results = measure(key, found, splits, jobs, shared.results)
         rows += [{"features": name, **result.to_dict()} for result in results]
         prints = (before, after) if name == "encoder" else (found.fingerprint, found.fingerprint)
-        cards[name] = _card(name, found, prints, splits, results, trained).to_dict()
+        cards[name] = probe_card(name, found, prints, splits, results, trained).to_dict()
     payload = {"card": cards["encoder"], "cards": cards, "rows": rows}
     run.write_result("probe", "probe", payload)
     layout = embedding_map(mine.test, splits.test, settings.map, settings.map_points)
@@ -170,14 +171,6 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     run.write_result("neighbours", "neighbours", shown)
     console.out(f"probed {run.path}", highlight=False)
     return payload
-
-
-def _remark(run: Run) -> str:
-    """What keeps the checkpoint of a run from being that of a whole training; "" if nothing."""
-    if not (run.path / "results" / "training.json").exists():
-        return "has not finished training"
-    step = run.read_json("results/training.json")["payload"].get("nonfinite_step")
-    return "" if step is None else f"diverged at step {step}"
 
 
 def _check_labels(train: ImageTable, settings: Probe) -> None:
@@ -190,36 +183,13 @@ def _check_labels(train: ImageTable, settings: Probe) -> None:
             f"--labels-per-class {settings.labels_per_class}; ask for at most {counts[few]}, or "
             "for 0 to leave out the probe with few labels"
         )
+    for share in shares(settings.label_fractions) if settings.label_fractions else []:
+        labels_share(list(counts.elements()), share, 0)
     if 0 < counts.total() < settings.neighbours:
         raise ValueError(
             f"there are {counts.total()} labelled training images, too few for --neighbours "
             f"{settings.neighbours}; ask for at most {counts.total()}"
         )
-
-
-def _named(
-    features: Float[np.ndarray, "n d"], images: ImageTable
-) -> tuple[Float[np.ndarray, "m d"], list[str]]:
-    """The labelled rows, and their labels by the names that a reader of the result knows."""
-    labelled = (images.labels >= 0).numpy()
-    names = [images.classes[label] for label in images.labels[labelled].tolist()]
-    return features[labelled], names
-
-
-def _unlabelled(splits: Splits) -> tuple[str, ...]:
-    counts = {"train": (splits.train.labels < 0).sum(), "test": (splits.test.labels < 0).sum()}
-    return tuple(
-        f"{count} {part} rows are unlabelled (-1) and were left out"
-        for part, count in counts.items()
-        if count
-    )
-
-
-def _data_key(trained: TrainImages, place: str | None) -> tuple[object, ...]:
-    return (
-        *(place or trained.data, trained.image_size, trained.limit, trained.test_fraction),
-        *(trained.split_seed, trained.on_bad_file),
-    )
 
 
 def _extract(encoder: torch.nn.Module, splits: Splits, device: str) -> Features:
@@ -251,68 +221,3 @@ def _pixels(
         n = len(splits.train)
         shared.features[key] = Features(both[:n], both[n:], None)
     return key, shared.features[key]
-
-
-def _results(
-    key: tuple[object, ...],
-    features: Features,
-    splits: Splits,
-    seed: int,
-    settings: Probe,
-    shared: Shared,
-) -> list[ProbeResult]:
-    """All probes of one kind of features; those that another run already needed are reused."""
-    rows = (*_named(features.train, splits.train), *_named(features.test, splits.test))
-    left_out = _unlabelled(splits)
-    few = settings.labels_per_class or None
-    jobs: list[tuple[str, int | None, int]] = []
-    if few is not None:
-        jobs += [("linear", few, 1000 * seed + draw) for draw in range(settings.draws)]
-    jobs += [("linear", None, 0), ("knn", None, 0), ("class-means", None, 0)]
-    found = []
-    for job in jobs:
-        if (*key, *job) not in shared.results:
-            probe, labels, probe_seed = job
-            if probe == "linear":
-                result = linear_probe(*rows, seed=probe_seed, labels_per_class=labels)
-            elif probe == "knn":
-                result = knn_probe(*rows, k=settings.neighbours)
-            else:
-                result = class_means_probe(*rows)
-            result = replace(result, warnings=(*left_out, *result.warnings))
-            shared.results[(*key, *job)] = result
-        found.append(shared.results[(*key, *job)])
-    return found
-
-
-def _card(
-    name: str,
-    features: Features,
-    fingerprints: tuple[str | None, str | None],
-    splits: Splits,
-    results: Sequence[ProbeResult],
-    trained: TrainImages,
-) -> ProtocolCard:
-    layers = {
-        "encoder": "encoder output, before the projection head",
-        "untrained": "the same layer of the same network before training",
-        "pixels": "pixels",
-    }
-    linear = next(result for result in results if result.probe == "linear")
-    without = name == "pixels" or trained.normalization == "group"
-    return ProtocolCard(
-        encoder_hash_before=fingerprints[0],
-        encoder_hash_after=fingerprints[1],
-        layer=layers[name],
-        feature_dim=features.train.shape[1],
-        preprocessing="pixels scaled to [0, 1], no augmentation",
-        batch_norm="none" if without else "evaluation mode (running statistics)",
-        split=splits.how,
-        standardisation="mean and deviation of the labelled training rows (linear probe only)",
-        regularisation_grid=tuple(linear.settings["regularisation_grid"]),
-        regularisation_choice="most correct validation rows, taken out of the labelled training "
-        "rows; ties go to the strongest penalty",
-        seeds=tuple(sorted({result.seed for result in results})),
-        n_train=len(splits.train),
-        n_test=len(splits.test),
-    )

@@ -11,11 +11,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..report.finetuning import tuned_blocks
 from ..report.mi_words import amount, interval_text, verdict
 from ..report.reading import Column, group, number, open_records
 from ..report.tables import Interval, Row, accuracy_rows, columns, difference_rows, half
 
-__all__ = ["classes_table", "mi_table", "objective_table", "probe_table"]
+__all__ = ["classes_table", "finetune_table", "mi_table", "objective_table", "probe_table"]
 
 
 def probe_table(runs: Sequence[Path]) -> RenderableType:
@@ -29,10 +30,28 @@ def probe_table(runs: Sequence[Path]) -> RenderableType:
     return Group(accuracy, difference, note)
 
 
+def finetune_table(runs: Sequence[Path]) -> RenderableType:
+    """Accuracies after tuning and their paired differences, a pair of tables for each protocol."""
+    parts: list[RenderableType] = []
+    for block in tuned_blocks(group(open_records(runs))):
+        titles = [_short(kind) for kind in block.columns]
+        parts += [
+            Text(f"{block.data}. {block.protocol}"),
+            _table("Test accuracy after tuning, %", titles, block.rows),
+        ]
+        if block.differences:
+            parts.append(_table("Paired differences, points", titles, block.differences))
+    note = "Mean ± 95 % interval (t) over n seeds; draws of few labels are averaged inside a run."
+    return Group(*parts, note)
+
+
 def _short(kind: Column) -> str:
     """A heading for a narrow column."""
     labels = "all" if kind.labels_per_class is None else f"{kind.labels_per_class} a class"
-    return {"knn": "kNN", "class-means": "class means"}.get(kind.probe, f"{kind.probe}, {labels}")
+    if kind.label_fraction is not None:
+        labels = f"{100 * kind.label_fraction:g} %"
+    known = {"knn": "kNN", "class-means": "class means", "fine-tuning": labels}
+    return known.get(kind.probe, f"{kind.probe}, {labels}")
 
 
 def _table(title: str, titles: Sequence[str], rows: Sequence[Row]) -> Table:

@@ -37,36 +37,47 @@ _REPEAT_SETTINGS = frozenset(
     " tensorboard on_nonfinite".split()
 )
 
+_PROBES = {
+    "linear": "Linear",
+    "linear-sgd": "Linear by SGD",
+    "knn": "Nearest neighbours",
+    "class-means": "Class means",
+    "fine-tuning": "Fine-tuned",
+}
+_SHOWS_ALL = {"linear", "linear-sgd", "fine-tuning"}  # of these there may be columns of few labels
+
 
 class Column(NamedTuple):
-    """One kind of probe: its name and how many labels of each class it saw (None: all)."""
+    """One kind of probe: its name, how many labels of each class it saw or which share of them."""
 
     probe: str
-    labels_per_class: int | None
+    labels_per_class: int | None = None
+    label_fraction: float | None = None
 
     @property
     def title(self) -> str:
         """The column's heading in plain words."""
-        name = {"linear": "Linear", "knn": "Nearest neighbours", "class-means": "Class means"}
-        head = name.get(self.probe, self.probe)
+        head = _PROBES.get(self.probe, self.probe)
         if self.labels_per_class is not None:
             return f"{head}, {self.labels_per_class} labels a class"
-        return f"{head}, all labels" if self.probe == "linear" else head
+        if self.label_fraction is not None:
+            return f"{head}, {100 * self.label_fraction:g} % of the labels"
+        return f"{head}, all labels" if self.probe in _SHOWS_ALL else head
 
     @property
     def phrase(self) -> str:
         """The same, inside a sentence."""
         known = {"linear": "a linear probe", "knn": "a nearest-neighbour probe"}
-        labels = "all labels" if self.labels_per_class is None else self.title.rpartition(", ")[2]
+        few = self.labels_per_class is not None or self.label_fraction is not None
+        labels = self.title.rpartition(", ")[2] if few else "all labels"
         return f"{known.get(self.probe, f'a {self.probe} probe')} on {labels}"
 
     @property
-    def order(self) -> tuple[int, str, float]:
+    def order(self) -> tuple[int, str, float, float]:
         """Sorts linear before nearest neighbours before class means, few labels first."""
-        known = ["linear", "knn", "class-means"]
-        rank = known.index(self.probe) if self.probe in known else len(known)
+        rank = list(_PROBES).index(self.probe) if self.probe in _PROBES else len(_PROBES)
         few = math.inf if self.labels_per_class is None else float(self.labels_per_class)
-        return rank, self.probe, few
+        return rank, self.probe, few, 1.0 if self.label_fraction is None else self.label_fraction
 
 
 class ProbeRow(NamedTuple):
@@ -306,7 +317,7 @@ def _flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 def _probe_row(row: Mapping[str, Any], name: str) -> ProbeRow:
     try:
-        column = Column(str(row["probe"]), row.get("labels_per_class"))
+        column = Column(str(row["probe"]), row.get("labels_per_class"), row.get("label_fraction"))
         warnings = tuple(str(text) for text in row.get("warnings") or ())
         accuracy = number(row["accuracy"])
         return ProbeRow(str(row["features"]), column, int(row["seed"]), accuracy, warnings)

@@ -18,6 +18,7 @@ from ..runs import RunError, atomic_write
 from . import figures, tables, words
 from .certificate_page import certificate_view
 from .drawing import SLOTS
+from .finetuning import tuned_blocks
 from .mi_words import amount
 from .reading import Group, RunRecord, group, last, number, open_records
 
@@ -25,7 +26,15 @@ __all__ = ["render"]
 
 _MAIN_CURVES = list(figures.CURVES)[:5]
 _PNG = b"\x89PNG\r\n\x1a\n"
-_SHOWN_KINDS = {"certificate", "classes", "probe", "training", "embedding-map", "neighbours"}
+_SHOWN_KINDS = {
+    "certificate",
+    "classes",
+    "probe",
+    "training",
+    "embedding-map",
+    "neighbours",
+    "finetune",
+}
 _WORDS = {
     "signs": {"above": "▲", "below": "▼", "unclear": "≈", "single": "·"},
     "meanings": {
@@ -110,6 +119,7 @@ def _context(records: Sequence[RunRecord]) -> dict[str, Any]:
         "notes": [*words.protocol_notes(groups), *words.notes(groups)],
         "unprobed": [run.name for run in records if not run.probe_rows and _has_images(run)],
         "blocks": [_block([g for g in groups if g.data == name], i) for i, name in enumerate(data)],
+        "tuned": tuned_blocks(groups),
         "training": [_training_row(g) for g in groups],
         "losses": [(g, _has_start(g), Markup(drawing)) for g, drawing in losses if drawing],
         "curves": _curves(groups, _MAIN_CURVES),
