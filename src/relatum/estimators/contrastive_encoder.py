@@ -25,6 +25,7 @@ from .measures import measures, mutual_information
 from .networks import Networks, objective_of
 from .pairs import Augmentation, ClassPairs, Pairs, class_codes, pairs_of
 from .retrieval import Retrieved, retrieve
+from .start import STARTS, start_exactly
 
 __all__ = ["ContrastiveEncoder"]
 
@@ -69,6 +70,10 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         noise: Standard deviation of the noise on each copy, in units of a standardised column.
         lag: The farthest neighbour in time, in rows.
         standardise: Whether columns are centred and scaled by the rows trained on.
+        start: Of the networks: "random", or "exact", for linear encoders of two sides with critic
+            "dot" and objective "rpc" or "chi2": the towers of :class:`LinearRPC` on the rows
+            trained on, which are kept if no update makes J on the rows held out higher.
+        ridge: Of the exact start; see :class:`LinearRPC`.
         batch_size: Pairs contrasted with each other; all, if there are fewer.
         micro_batch_size: Pairs that pass through the networks at a time; the gradient stays that of
             the batch. None: all.
@@ -125,6 +130,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         noise: float = 0.3,
         lag: int = 1,
         standardise: bool = True,
+        start: str = "random",
+        ridge: float = 0.0,
         batch_size: int = 256,
         micro_batch_size: int | None = None,
         steps: int = 2000,
@@ -147,6 +154,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.noise = noise
         self.lag = lag
         self.standardise = standardise
+        self.start = start
+        self.ridge = ridge
         self.batch_size = batch_size
         self.micro_batch_size = micro_batch_size
         self.steps = steps
@@ -339,6 +348,13 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.scaling_x_ = self._scaling(x)
         self.scaling_y_ = None if y is None else self._scaling(y)
         self._build()
+        if self.start == "exact":
+            start_exactly(
+                self.networks_,
+                self._scaled(x, "x").numpy(),
+                None if y is None else self._scaled(y, "y").numpy(),
+                self.pairing, self.dimension, self.ridge,
+            )  # fmt: skip
         self._optimizer = self._new_optimizer()
         self._passes = 0
 
@@ -370,7 +386,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _regime(self, steps: int | None, seed: int) -> Regime:
         return Regime(
             self.batch_size, self.micro_batch_size, steps, self.check_every, self.patience, seed,
-            print if self.verbose else None,
+            self.start == "exact", print if self.verbose else None,
         )  # fmt: skip
 
     def _scaling(self, rows: np.ndarray) -> np.ndarray:
@@ -455,6 +471,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             raise ValueError(
                 f"pairing must be one of {', '.join(PAIRINGS)} or a callable, got {self.pairing!r}"
             )
+        if self.start not in STARTS:
+            raise ValueError(f"start must be one of {', '.join(STARTS)}, got {self.start!r}")
         for name, least in (
             ("batch_size", 2),
             ("steps", 1),
