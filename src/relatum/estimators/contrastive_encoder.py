@@ -21,7 +21,7 @@ from ..training import build_optimizer
 from . import saving
 from .fitting import History, Regime, fit_networks, split_rows, validate
 from .inputs import first_side, keep_names, matched, other_side
-from .measures import measures, mutual_information
+from .measures import certificate, measures, mutual_information
 from .networks import Networks, objective_of
 from .pairs import Augmentation, ClassPairs, Pairs, class_codes, pairs_of
 from .retrieval import Retrieved, retrieve
@@ -273,17 +273,33 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         pairs = self._new_pairs(X, y, groups)
         return mutual_information(self.networks_, pairs, self.batch_size, self.seed)
 
-    def measures(self, X: Any, y: Any = None, groups: Any = None) -> dict[str, float]:
-        """How the embeddings of these rows look, and how well partners find each other.
+    def measures(
+        self, X: Any, y: Any = None, groups: Any = None, labels: Any = None
+    ) -> dict[str, float]:
+        r"""How the embeddings of these rows look, and how well partners find each other.
+
+        Args:
+            X: New rows: neither trained on nor chosen by.
+            y: See the table of pairings.
+            groups: One label a row.
+            labels: The class of each row, -1 unlabelled; y where it holds the classes. Classes of
+                fewer than three rows are left out.
 
         Returns:
             ``objective``; ``recall@1``, ``@5``, ``@10`` and ``mean_rank`` of the partner among all
             rows (:func:`~relatum.estimators.partner_ranks`); ``alignment``, ``uniformity`` and
             ``effective_rank`` (:mod:`relatum.diagnostics`); ``mutual_information`` where the
-            objective reads it.
+            objective reads it. With labels, of the directions of X's embeddings: ``class_error``
+            and ``class_pair_error`` of the class means, among all classes and between two on
+            average, each row judged without itself; and the transfer certificate
+            ``certified_risk``, which bounds :math:`L_{sup}^\mu`, hence the latter, at confidence
+            95 %, and says nothing from 1 on (:func:`relatum.latent_class.certify` tells why).
         """
         pairs = self._new_pairs(X, y, groups)
-        return measures(self.networks_, pairs, self.batch_size, self.seed)
+        found = measures(self.networks_, pairs, self.batch_size, self.seed)
+        if labels is None and self.pairing == "classes" and isinstance(pairs, ClassPairs):
+            labels = pairs.codes
+        return found | certificate(self.transform(X), X, labels, groups, self.seed)
 
     def save(self, path: str | Path) -> None:
         """Writes settings and networks to one file, from which :meth:`load` runs no code."""

@@ -20,7 +20,7 @@ from . import saving
 from .bilinear import frames, maximise
 from .critic import BilinearForm, Map, images, value
 from .inputs import first_side, keep_names, matched, other_side
-from .measures import shape
+from .measures import certificate, shape
 from .moments import PairMoments
 from .retrieval import Retrieved, partner_ranks, recall_at, retrieve
 
@@ -247,13 +247,22 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         x, y = self._pair(X, y)
         return value(self.form_, images(self.form_, x, y), self._relative, (x, y))
 
-    def measures(self, X: Any, y: Any) -> dict[str, float]:
-        """How well partners among these rows find each other, and how their embeddings look.
+    def measures(self, X: Any, y: Any, labels: Any = None, groups: Any = None) -> dict[str, float]:
+        r"""How well partners among these rows find each other, and how their embeddings look.
+
+        Args:
+            X: New rows of one side.
+            y: Their other side.
+            labels: The class of each row, -1 unlabelled. Classes of fewer than three rows are left
+                out.
+            groups: Rows of one group are dependent, and count once for the classes.
 
         Returns:
             ``objective`` (:meth:`score`); ``recall@1``, ``@5``, ``@10`` and ``mean_rank`` by the
             ranking of :meth:`retrieve`; ``alignment``, ``uniformity`` and ``effective_rank``
-            (:mod:`relatum.diagnostics`); ``mutual_information`` where there is a Gaussian law.
+            (:mod:`relatum.diagnostics`); ``mutual_information`` where there is a Gaussian law; with
+            labels ``class_error``, ``class_pair_error`` and the transfer certificate
+            ``certified_risk``, as :meth:`ContrastiveEncoder.measures` says.
         """
         left, right = self._pair(X, y)
         matrix = self.gaussian_.matrix if self._has_law() else self.form_.matrix
@@ -266,7 +275,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         }
         if self._has_law():
             found["mutual_information"] = self.mutual_information(X, y)
-        return found
+        return found | certificate(self.transform(X), X, labels, groups, seed=0)
 
     @property
     def weight_(self) -> Float64[np.ndarray, "dx dy"]:
