@@ -24,6 +24,7 @@ from relatum import (
     JointMLP,
     LinearRPC,
 )
+from relatum.estimators import contrastive_encoder as encoder_module
 from relatum.estimators.fitting import batches
 from relatum.estimators.pairs import Pair
 from relatum.objectives import OBJECTIVES
@@ -195,6 +196,26 @@ def test_training_stops_and_keeps_the_best():
     assert steps[-1] < 3000
     assert best == steps[int(np.argmax(valid))]
     assert sum(step > best for step in steps) == 3
+
+
+def test_groups_are_held_out_whole(monkeypatch):
+    """The rows that say when to stop are of no group that was trained on."""
+    x, y = sides(120)
+    groups = np.arange(120) % 12
+    x[:, 0] = groups
+    seen, real = [], encoder_module.fit_networks
+
+    def spied(networks, optimizer, train, valid, *rest):
+        seen.append([set(pairs.x[:, 0].round().int().tolist()) for pairs in (train, valid)])
+        return real(networks, optimizer, train, valid, *rest)
+
+    monkeypatch.setattr(encoder_module, "fit_networks", spied)
+    settings = {**SHORT, "valid_fraction": 0.25, "standardise": False}
+    ContrastiveEncoder("cpc", **settings).fit(x, y, groups=groups)
+    ContrastiveEncoder("cpc", **settings).fit(x, y)
+    (trained, held), (all_trained, all_held) = seen
+    assert len(held) == 3 and not trained & held and trained | held == set(range(12))
+    assert all_trained & all_held
 
 
 def test_modules_are_copied_and_at_rest_in_use():
