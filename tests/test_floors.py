@@ -33,8 +33,8 @@ ALLOWED: dict[str, set[str]] = {
         "arrays", "base", "critics", "diagnostics", "losses", "objectives", "relative", "scores",
     },
     "estimators": {
-        "base", "critics", "diagnostics", "losses", "mi", "objectives", "penalty", "relative",
-        "runs", "training",
+        "base", "critics", "diagnostics", "latent_class", "losses", "mi", "objectives", "penalty",
+        "relative", "runs", "training",
     },
     "training": {"distributed", "runs"},
     "report": {"runs", "probes"},

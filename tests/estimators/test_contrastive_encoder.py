@@ -1,6 +1,7 @@
 """ContrastiveEncoder maximises the library's own objectives, exactly as they stand elsewhere."""
 
 import copy
+import itertools
 import math
 
 import numpy as np
@@ -23,6 +24,7 @@ from relatum import (
     JointMLP,
     LinearRPC,
 )
+from relatum.estimators import contrastive_encoder as encoder_module
 from relatum.estimators.fitting import batches
 from relatum.estimators.pairs import Pair
 from relatum.objectives import OBJECTIVES
@@ -190,10 +192,30 @@ def test_training_stops_and_keeps_the_best():
     model = ContrastiveEncoder(
         "cpc", steps=3000, check_every=10, patience=3, valid_fraction=0.3, learning_rate=0.01
     ).fit(x, noise)
-    steps, _, valid, best = model.history_
+    steps, valid, best = (getattr(model.history_, name) for name in ("steps", "valid", "best"))
     assert steps[-1] < 3000
     assert best == steps[int(np.argmax(valid))]
     assert sum(step > best for step in steps) == 3
+
+
+def test_groups_are_held_out_whole(monkeypatch):
+    """The rows that say when to stop are of no group that was trained on."""
+    x, y = sides(120)
+    groups = np.arange(120) % 12
+    x[:, 0] = groups
+    seen, real = [], encoder_module.fit_networks
+
+    def spied(networks, optimizer, train, valid, *rest):
+        seen.append([set(pairs.x[:, 0].round().int().tolist()) for pairs in (train, valid)])
+        return real(networks, optimizer, train, valid, *rest)
+
+    monkeypatch.setattr(encoder_module, "fit_networks", spied)
+    settings = {**SHORT, "valid_fraction": 0.25, "standardise": False}
+    ContrastiveEncoder("cpc", **settings).fit(x, y, groups=groups)
+    ContrastiveEncoder("cpc", **settings).fit(x, y)
+    (trained, held), (all_trained, all_held) = seen
+    assert len(held) == 3 and not trained & held and trained | held == set(range(12))
+    assert all_trained & all_held
 
 
 def test_modules_are_copied_and_at_rest_in_use():
@@ -248,6 +270,66 @@ def test_partial_fit_goes_on():
     np.testing.assert_array_equal(
         model.partial_fit(x, y).transform(x), resumed.partial_fit(x, y).transform(x)
     )
+
+
+def class_means_without(z, labels, i):
+    """Means of the directions by class, row i left out."""
+    kept = np.arange(len(z)) != i
+    return np.stack([z[kept & (labels == c)].mean(0) for c in np.unique(labels)])
+
+
+def test_classes_are_measured_and_certified():
+    rng = np.random.default_rng(0)
+    of = rng.integers(0, 3, 1100)
+    x = 3 * rng.normal(size=(3, 5))[of] + rng.normal(size=(1100, 5))
+    y = x + 0.3 * rng.normal(size=x.shape)
+    model = LinearRPC(rank=2).fit(x[:500], y[:500])
+    x, y, of = x[500:], y[500:], of[500:]
+    z = model.transform(x)
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    # Scores of each row by the class means without it: the own class's less another's.
+    gaps = np.array(
+        [
+            m[c] @ r - m @ r
+            for m, c, r in zip(
+                [class_means_without(z, of, i) for i in range(600)], of, z, strict=True
+            )
+        ]
+    )
+    found = model.measures(x, y, labels=of)
+    assert found["class_error"] == pytest.approx((gaps < -1e-9).any(1).mean(), abs=0.01)
+    shares, total, risk, error = np.bincount(of) / 600, 0.0, 0.0, 0.0
+    for a, b in itertools.permutations(range(3), 2):  # two classes drawn, and found different
+        weight, gap = shares[a] * shares[b], gaps[of == a][:, b]
+        total += weight
+        risk += weight * np.maximum(0, 1 - gap).mean()
+        error += weight * (gap < 0).mean()
+    assert found["class_pair_error"] == pytest.approx(error / total, abs=0.005)
+    assert error / total < risk / total < found["certified_risk"] < 1
+    named = np.array(["ant", "bee", "cat"])[rng.permutation(of)]  # nothing to tell apart
+    named[0] = "one alone"
+    mixed = model.measures(x, y, labels=named)
+    assert mixed["class_pair_error"] > 0.4
+    assert mixed["certified_risk"] > 1
+    assert set(found) - set(model.measures(x, y)) == {
+        "class_error", "class_pair_error", "certified_risk",
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="labels must be one label for each of the 600 rows"):
+        model.measures(x, y, labels=of[1:])
+
+
+def test_classes_that_pair_rows_are_certified_unasked():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 200)
+    x = 3 * rng.normal(size=(3, 4))[labels] + rng.normal(size=(200, 4))
+    model = ContrastiveEncoder("cpc", pairing="classes", **QUICK).fit(x[:100], labels[:100])
+    found = model.measures(x[100:], labels[100:])
+    assert found["class_error"] < 0.2
+    assert found["certified_risk"] > 0
+    # Five groups leave no two triplets apart.
+    few = model.measures(x[100:], labels[100:], groups=np.arange(100) % 5)
+    assert "class_error" in few
+    assert "certified_risk" not in few
 
 
 def test_saved_and_loaded(tmp_path):

@@ -308,6 +308,25 @@ def test_mutual_information_of_gaussian_moments():
     assert abs(plug_in - truth) > 0.05
 
 
+def test_directions_on_gaussian_data_are_cca_and_those_it_was_made_of():
+    """x = z A has the canonical directions A⁻¹, whatever A; as the moments are exact, exactly."""
+    rho = np.array([0.9, 0.5, 0.1])
+    x, y = gaussian_pairs(rho, n=2000)
+    rng = np.random.default_rng(0)
+    rng.normal(size=(2000, 6))
+    inverses = [np.linalg.inv(rng.normal(size=(3, 3))) for _ in range(2)]
+    form = LinearRPC().fit(x, y).form_
+    cca = CCA(3, scale=False, tol=1e-14, max_iter=100_000).fit(x, y)
+    for ours, truth, theirs in (
+        (form.directions_x, inverses[0], cca.x_rotations_),
+        (form.directions_y, inverses[1], cca.y_rotations_),
+    ):
+        same_up_to_sign(ours, truth, 1e-8)
+        same_up_to_sign(
+            ours / np.linalg.norm(ours, axis=0), theirs / np.linalg.norm(theirs, axis=0), 1e-5
+        )
+
+
 def test_new_gaussian_rows_read_the_mutual_information():
     rng = np.random.default_rng(5)
     x = rng.normal(size=(40_000, 2))
@@ -364,7 +383,7 @@ def test_more_columns_than_rows_is_the_same_solution(relative, intercept, dy, mo
     settings = {"ridge": 0.2, "intercept": intercept, "rank": 3}
     small = LinearRPC(*relative, **settings).fit(x, y)
     assert small.moments_ is None
-    monkeypatch.setattr("relatum.estimators.linear_rpc._span", lambda side, centred: None)
+    monkeypatch.setattr("relatum.estimators.solution._span", lambda side, centred: None)
     whole = LinearRPC(*relative, **settings).fit(x, y)
     assert whole.moments_ is not None
     new = related(n=30, dx=50, dy=dy, seed=1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +10,6 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -21,16 +18,16 @@ from ..training import build_optimizer
 from . import saving
 from .fitting import History, Regime, fit_networks, split_rows, validate
 from .inputs import first_side, keep_names, matched, other_side
-from .measures import measures, mutual_information
+from .measures import certificate, measures, mutual_information
 from .networks import Networks, objective_of
-from .pairs import Augmentation, ClassPairs, Pairs, class_codes, pairs_of
+from .pairs import Augmentation, ClassPairs, Pairs, class_codes
 from .retrieval import Retrieved, retrieve
+from .rows import Rows, check_settings, scaled, scaling_of, warn_alone
+from .start import start_exactly
 
 __all__ = ["ContrastiveEncoder"]
 
 SideName = Literal["x", "y"]
-PAIRINGS = ("rows", "time", "classes", "groups")
-
 _LEAST = 4  # rows: two to train on, two to stop by
 
 
@@ -69,6 +66,10 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         noise: Standard deviation of the noise on each copy, in units of a standardised column.
         lag: The farthest neighbour in time, in rows.
         standardise: Whether columns are centred and scaled by the rows trained on.
+        start: Of the networks: "random", or "exact", for linear encoders of two sides with critic
+            "dot" and objective "rpc" or "chi2": the towers of :class:`LinearRPC` on the rows
+            trained on, which are kept if no update makes J on the rows held out higher.
+        ridge: Of the exact start; see :class:`LinearRPC`.
         batch_size: Pairs contrasted with each other; all, if there are fewer.
         micro_batch_size: Pairs that pass through the networks at a time; the gradient stays that of
             the batch. None: all.
@@ -125,6 +126,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         noise: float = 0.3,
         lag: int = 1,
         standardise: bool = True,
+        start: str = "random",
+        ridge: float = 0.0,
         batch_size: int = 256,
         micro_batch_size: int | None = None,
         steps: int = 2000,
@@ -147,6 +150,8 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.noise = noise
         self.lag = lag
         self.standardise = standardise
+        self.start = start
+        self.ridge = ridge
         self.batch_size = batch_size
         self.micro_batch_size = micro_batch_size
         self.steps = steps
@@ -168,7 +173,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             groups: One label a row, such as patient or recording. Rows of a group stay together
                 when some are held out, and neighbours in time are of one group.
         """
-        self._check_settings()
+        check_settings(self)
         x = first_side(self, X, reset=True, least=_LEAST)
         y, groups = matched(X, y), matched(X, groups, "groups")
         second, labels = self._other(x, y, None)
@@ -179,11 +184,10 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             self.pairing == "time",
         )  # fmt: skip
         self._begin(x[train], None if second is None else second[train])
-        sides = self._tensors(x, second)
-        given = self._given(labels, codes)
-        pairs = self._pairs(sides, given, train)
-        self._warn_alone(pairs, len(train))
-        held = self._held_out(sides, given, valid)
+        rows = self._rows(x, second, labels, codes)
+        pairs = rows.pairs(train)
+        warn_alone(pairs, len(train))
+        held = rows.held_out(valid, self.valid_fraction)
         self.history_ = fit_networks(
             self.networks_, self._optimizer, pairs, held, self._regime(self.steps, self.seed),
             self.learning_rate,
@@ -196,7 +200,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         The first call fixes networks and scaling. The learning rate warms up and falls in each.
         """
-        self._check_settings()
+        check_settings(self)
         first = not hasattr(self, "networks_")
         x = first_side(self, X, reset=first, least=2)
         y, groups = matched(X, y), matched(X, groups, "groups")
@@ -206,7 +210,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         elif not hasattr(self, "_optimizer"):
             self._optimizer = self._new_optimizer()
         codes = None if groups is None else class_codes("groups", groups, len(x))
-        pairs = self._pairs(self._tensors(x, second), self._given(labels, codes), np.arange(len(x)))
+        pairs = self._rows(x, second, labels, codes).pairs()
         self._passes = getattr(self, "_passes", 0) + 1
         regime = self._regime(None, self.seed + self._passes)
         self.history_ = fit_networks(
@@ -264,17 +268,33 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         pairs = self._new_pairs(X, y, groups)
         return mutual_information(self.networks_, pairs, self.batch_size, self.seed)
 
-    def measures(self, X: Any, y: Any = None, groups: Any = None) -> dict[str, float]:
-        """How the embeddings of these rows look, and how well partners find each other.
+    def measures(
+        self, X: Any, y: Any = None, groups: Any = None, labels: Any = None
+    ) -> dict[str, float]:
+        r"""How the embeddings of these rows look, and how well partners find each other.
+
+        Args:
+            X: New rows: neither trained on nor chosen by.
+            y: See the table of pairings.
+            groups: One label a row.
+            labels: The class of each row, -1 unlabelled; y where it holds the classes. Classes of
+                fewer than three rows are left out.
 
         Returns:
             ``objective``; ``recall@1``, ``@5``, ``@10`` and ``mean_rank`` of the partner among all
             rows (:func:`~relatum.estimators.partner_ranks`); ``alignment``, ``uniformity`` and
             ``effective_rank`` (:mod:`relatum.diagnostics`); ``mutual_information`` where the
-            objective reads it.
+            objective reads it. With labels, of the directions of X's embeddings: ``class_error``
+            and ``class_pair_error`` of the class means, among all classes and between two on
+            average, each row judged without itself; and the transfer certificate
+            ``certified_risk``, which bounds :math:`L_{sup}^\mu`, hence the latter, at confidence
+            95 %, and says nothing from 1 on (:func:`relatum.latent_class.certify` tells why).
         """
         pairs = self._new_pairs(X, y, groups)
-        return measures(self.networks_, pairs, self.batch_size, self.seed)
+        found = measures(self.networks_, pairs, self.batch_size, self.seed)
+        if labels is None and self.pairing == "classes" and isinstance(pairs, ClassPairs):
+            labels = pairs.codes
+        return found | certificate(self.transform(X), X, labels, groups, self.seed)
 
     def save(self, path: str | Path) -> None:
         """Writes settings and networks to one file, from which :meth:`load` runs no code."""
@@ -329,16 +349,19 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _two_sided(self) -> bool:
         return getattr(self, "n_targets_", None) is not None
 
-    def _given(self, labels: Tensor | None, groups: Tensor | None) -> Tensor | None:
-        """The codes that the pairing needs."""
-        return labels if self.pairing == "classes" else groups
-
     def _begin(self, x: np.ndarray, y: np.ndarray | None) -> None:
         """Scaling by these rows, and new networks."""
         self.n_targets_ = None if y is None else y.shape[1]
-        self.scaling_x_ = self._scaling(x)
-        self.scaling_y_ = None if y is None else self._scaling(y)
+        self.scaling_x_ = scaling_of(x, self.standardise)
+        self.scaling_y_ = None if y is None else scaling_of(y, self.standardise)
         self._build()
+        if self.start == "exact":
+            start_exactly(
+                self.networks_,
+                self._scaled(x, "x").numpy(),
+                None if y is None else self._scaled(y, "y").numpy(),
+                self.pairing, self.dimension, self.ridge,
+            )  # fmt: skip
         self._optimizer = self._new_optimizer()
         self._passes = 0
 
@@ -370,65 +393,29 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     def _regime(self, steps: int | None, seed: int) -> Regime:
         return Regime(
             self.batch_size, self.micro_batch_size, steps, self.check_every, self.patience, seed,
-            print if self.verbose else None,
+            self.start == "exact", print if self.verbose else None,
         )  # fmt: skip
-
-    def _scaling(self, rows: np.ndarray) -> np.ndarray:
-        if not self.standardise:
-            return np.stack([np.zeros(rows.shape[1]), np.ones(rows.shape[1])])
-        scaler = StandardScaler().fit(rows.astype(np.float64))
-        return np.stack([scaler.mean_, scaler.scale_])
 
     def _scaled(self, rows: np.ndarray, side: str) -> Float[Tensor, "n d"]:
         second = self.scaling_y_ if side == "y" else None
-        mean, scale = self.scaling_x_ if second is None else second
-        return torch.from_numpy((rows - mean) / scale)
+        return scaled(rows, self.scaling_x_ if second is None else second)
 
-    def _tensors(self, x: np.ndarray, y: np.ndarray | None) -> tuple[Tensor, Tensor | None]:
+    def _rows(
+        self, x: np.ndarray, y: np.ndarray | None, labels: Tensor | None, groups: Tensor | None
+    ) -> Rows:
+        """These rows as the networks see them, with the codes that their pairing needs."""
         sides = [None if s is None else self._scaled(s, n) for s, n in ((x, "x"), (y, "y"))]
         left, right = (None if s is None else s.float().to(self.device) for s in sides)
         assert left is not None
-        return left, right
-
-    def _pairs(
-        self, sides: tuple[Tensor, Tensor | None], codes: Tensor | None, rows: np.ndarray
-    ) -> Pairs:
-        """The rule of pairing on some of the rows."""
-        at = torch.from_numpy(rows)
-        x = sides[0][at]
-        y = None if sides[1] is None else sides[1][at]
-        codes = None if codes is None else codes[at]
-        return pairs_of(self.pairing, x, y, codes, noise=self.noise, lag=self.lag)
-
-    def _held_out(
-        self, sides: tuple[Tensor, Tensor | None], codes: Tensor | None, rows: np.ndarray
-    ) -> Pairs | None:
-        if not len(rows):
-            return None
-        try:
-            return self._pairs(sides, codes, rows)
-        except ValueError as error:
-            raise ValueError(
-                f"of the rows held out: {error}. Raise valid_fraction ({self.valid_fraction}), or "
-                "set it to 0 to train to the end"
-            ) from None
+        codes = labels if self.pairing == "classes" else groups
+        return Rows(left, right, codes, self.pairing, self.noise, self.lag)
 
     def _new_pairs(self, X: Any, y: Any, groups: Any) -> Pairs:
         x = self._read(X, "x")
         y, groups = matched(X, y), matched(X, groups, "groups")
         second, labels = self._other(x, y, self.n_targets_)
         codes = None if groups is None else class_codes("groups", groups, len(x))
-        return self._pairs(self._tensors(x, second), self._given(labels, codes), np.arange(len(x)))
-
-    def _warn_alone(self, pairs: Pairs, rows: int) -> None:
-        alone = rows - len(pairs.anchors)
-        if alone and isinstance(pairs, ClassPairs):
-            warnings.warn(
-                f"{alone} of {rows} rows are alone in their class or unlabelled (-1), and have no "
-                "partner: they are left out of training",
-                UserWarning,
-                stacklevel=3,
-            )
+        return self._rows(x, second, labels, codes).pairs()
 
     def _read(self, rows: Any, side: str) -> np.ndarray:
         check_is_fitted(self, "networks_")
@@ -449,27 +436,6 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     @property
     def _n_features_out(self) -> int:
         return int(self.transform(np.zeros((1, self.n_features_in_))).shape[1])
-
-    def _check_settings(self) -> None:
-        if not callable(self.pairing) and self.pairing not in PAIRINGS:
-            raise ValueError(
-                f"pairing must be one of {', '.join(PAIRINGS)} or a callable, got {self.pairing!r}"
-            )
-        for name, least in (
-            ("batch_size", 2),
-            ("steps", 1),
-            ("check_every", 1),
-            ("patience", 1),
-            ("lag", 1),
-        ):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if self.micro_batch_size is not None and self.micro_batch_size < 1:
-            raise ValueError(f"micro_batch_size must be at least 1, got {self.micro_batch_size}")
-        if not 0 <= self.valid_fraction < 1:
-            raise ValueError(f"valid_fraction must be in [0, 1), got {self.valid_fraction}")
-        if not (math.isfinite(self.noise) and self.noise >= 0):
-            raise ValueError(f"noise must be a finite number >= 0, got {self.noise}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,7 @@ class Regime:
         check_every: Updates between two looks at the validation pairs.
         patience: Looks without a better value after which training ends.
         seed: Of order and draws.
+        keep_start: Whether the networks before any update are among those that may be kept.
         say: Told of the progress, or None.
     """
 
@@ -55,6 +57,7 @@ class Regime:
     check_every: int
     patience: int
     seed: int
+    keep_start: bool = False
     say: Callable[[str], None] | None = None
 
 
@@ -66,12 +69,14 @@ class History(NamedTuple):
         train: Mean objective of the batches since the look before.
         valid: Objective on the validation pairs; empty without such pairs.
         best: The updates after which the networks that were kept had been made.
+        start: Objective on the validation pairs before any update; None without such pairs.
     """
 
     steps: list[int]
     train: list[float]
     valid: list[float]
     best: int
+    start: float | None = None
 
 
 def fit_networks(
@@ -94,8 +99,10 @@ def fit_networks(
         rows=len(anchors), batch_size=size, steps=steps, learning_rate=rate,
         warmup_steps=steps // 20, seed=regime.seed,
     )  # fmt: skip
-    history, values = History([], [], [], 0), []
-    best, kept = -math.inf, copy.deepcopy(networks.state_dict())
+    look = partial(validate, networks, valid, regime.batch_size, regime.seed) if valid else None
+    history, values = History([], [], [], 0, look() if look else None), []
+    best = history.start if regime.keep_start and history.start is not None else -math.inf
+    kept = copy.deepcopy(networks.state_dict())
     for step in range(1, steps + 1):
         networks.train()
         values.append(_step(networks, optimizer, train, anchors, plan, step - 1, regime))
@@ -104,8 +111,8 @@ def fit_networks(
         history.steps.append(step)
         history.train.append(float(np.mean(values)))
         values = []
-        if valid is not None:
-            value = validate(networks, valid, regime.batch_size, regime.seed)
+        if look:
+            value = look()
             history.valid.append(value)
             # Ties keep the earlier, and NaN is no progress.
             if value > best:
@@ -114,9 +121,9 @@ def fit_networks(
         if regime.say:
             held = f", held out {history.valid[-1]:.4f}" if history.valid else ""
             regime.say(f"step {step} of {steps}: J {history.train[-1]:.4f}{held}")
-        if valid is not None and sum(s > history.best for s in history.steps) >= regime.patience:
+        if look and sum(s > history.best for s in history.steps) >= regime.patience:
             break
-    if valid is None:
+    if look is None:
         return history._replace(best=steps)
     networks.load_state_dict(kept)
     return history

@@ -17,12 +17,12 @@ from sklearn.utils.validation import check_is_fitted
 from ..mi import GaussianRatio
 from ..relative import check_relative_parameters, density_ratio
 from . import saving
-from .bilinear import frames, maximise
-from .critic import BilinearForm, Map, images, value
+from .critic import BilinearForm, images, value
 from .inputs import first_side, keep_names, matched, other_side
-from .measures import shape
+from .measures import certificate, shape
 from .moments import PairMoments
 from .retrieval import Retrieved, partner_ranks, recall_at, retrieve
+from .solution import Problem, Solution, solve, solve_moments
 
 __all__ = ["LinearRPC"]
 
@@ -162,7 +162,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         keep_names(self, y)
         y = other_side(y, len(x), None, "LinearRPC")
         self.n_targets_ = y.shape[1]
-        self._fit_rows(x, y)
+        self._take(solve(self._problem, x, y))
         return self
 
     @available_if(_reads_once)  # type: ignore[untyped-decorator]
@@ -180,8 +180,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         y = other_side(y, len(x), None if first else self.n_targets_, "LinearRPC")
         self.n_targets_ = y.shape[1]
         moments = PairMoments.of(x, y)
-        self.moments_ = moments if seen is None else seen.plus(moments)
-        self._solve(self.moments_, None, (self.ridge, self.ridge))
+        self._take(solve_moments(self._problem, moments if seen is None else seen.plus(moments)))
         return self
 
     def transform(self, X: Any, side: SideName = "x") -> np.ndarray:
@@ -247,13 +246,22 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         x, y = self._pair(X, y)
         return value(self.form_, images(self.form_, x, y), self._relative, (x, y))
 
-    def measures(self, X: Any, y: Any) -> dict[str, float]:
-        """How well partners among these rows find each other, and how their embeddings look.
+    def measures(self, X: Any, y: Any, labels: Any = None, groups: Any = None) -> dict[str, float]:
+        r"""How well partners among these rows find each other, and how their embeddings look.
+
+        Args:
+            X: New rows of one side.
+            y: Their other side.
+            labels: The class of each row, -1 unlabelled. Classes of fewer than three rows are left
+                out.
+            groups: Rows of one group are dependent, and count once for the classes.
 
         Returns:
             ``objective`` (:meth:`score`); ``recall@1``, ``@5``, ``@10`` and ``mean_rank`` by the
             ranking of :meth:`retrieve`; ``alignment``, ``uniformity`` and ``effective_rank``
-            (:mod:`relatum.diagnostics`); ``mutual_information`` where there is a Gaussian law.
+            (:mod:`relatum.diagnostics`); ``mutual_information`` where there is a Gaussian law; with
+            labels ``class_error``, ``class_pair_error`` and the transfer certificate
+            ``certified_risk``, as :meth:`ContrastiveEncoder.measures` says.
         """
         left, right = self._pair(X, y)
         matrix = self.gaussian_.matrix if self._has_law() else self.form_.matrix
@@ -266,7 +274,7 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         }
         if self._has_law():
             found["mutual_information"] = self.mutual_information(X, y)
-        return found
+        return found | certificate(self.transform(X), X, labels, groups, seed=0)
 
     @property
     def weight_(self) -> Float64[np.ndarray, "dx dy"]:
@@ -371,43 +379,23 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.rank is not None and self.rank < 1:
             raise ValueError(f"rank must be at least 1, or None for all, got {self.rank}")
 
-    def _fit_rows(self, x: np.ndarray, y: np.ndarray) -> None:
-        """Sides with more columns than rows are solved in the space that their rows span.
-
-        The optimum lies there, and n coordinates take n² numbers where d columns would take d².
-        """
-        maps = [_span(side, self.intercept) for side in (x, y)]
-        if maps[0] is None and maps[1] is None:
-            self.moments_ = PairMoments.of(x, y)
-            self._solve(self.moments_, (x, y), (self.ridge, self.ridge))
-            return
-        whole = [m or _whole(side.shape[1]) for m, side in zip(maps, (x, y), strict=True)]
-        small = [(side - c) @ p for side, (p, c) in zip((x, y), whole, strict=True)]
-        # The ridge is in units of the variance of a column, of which there are fewer now.
-        ridges = [self.ridge * p.shape[1] / len(p) for p, _ in whole]
-        self.moments_ = None
-        self._solve(PairMoments.of(*small), (small[0], small[1]), (ridges[0], ridges[1]))
-        self.form_ = self.form_.lifted(*whole)
-
-    def _solve(
-        self,
-        moments: PairMoments,
-        data: tuple[np.ndarray, np.ndarray] | None,
-        ridges: tuple[float, float],
-    ) -> None:
-        sides = frames(moments, ridges, self.intercept)
-        found = maximise(moments, sides, self._relative, data, self.tolerance, self.max_iter)
+    def _take(self, found: Solution) -> None:
         if found.residual > 10 * self.tolerance:
             warnings.warn(
                 f"conjugate gradients left {found.residual:.1e} of the equation after "
                 f"{found.iterations} iterations (tolerance {self.tolerance:.1e}): raise max_iter, "
                 "or ridge where columns nearly depend on each other",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
+        self.form_, self.value_, self.moments_ = found.form, found.value, found.moments
         self.n_iter_ = max(1, found.iterations)
-        self.form_ = BilinearForm.of(found.weights, sides, self.rank)
-        self.value_ = value(self.form_, moments.mapped(*self.form_.maps), self._relative, data)
+
+    @property
+    def _problem(self) -> Problem:
+        return Problem(
+            self._relative, self.ridge, self.rank, self.intercept, self.tolerance, self.max_iter
+        )
 
     def _read(self, rows: Any, side: str) -> np.ndarray:
         check_is_fitted(self)
@@ -428,15 +416,3 @@ class LinearRPC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tags.target_tags.multi_output = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-
-def _span(side: np.ndarray, centred: bool) -> Map | None:
-    """Orthonormal coordinates of the space of the rows; None if they are no fewer than columns."""
-    if side.shape[1] <= len(side):
-        return None
-    centre = side.mean(axis=0, dtype=np.float64) if centred else np.zeros(side.shape[1])
-    return np.linalg.qr((side - centre).T).Q, centre
-
-
-def _whole(columns: int) -> Map:
-    return np.eye(columns), np.zeros(columns)
