@@ -48,12 +48,20 @@ class Windows:
         return len(self.start)
 
     def read(
-        self, rows: Int64[Tensor, " b"], generator: torch.Generator | None = None
-    ) -> Float[Tensor, "b length"]:
+        self,
+        rows: Int64[Tensor, " b"],
+        generator: torch.Generator | None = None,
+        own: slice = slice(None),
+    ) -> Float[Tensor, "o length"]:
         """The samples of some windows; with a generator each is shifted at random.
 
         The shift is uniform over whole samples from 0 to the rest of its utterance, so that over
         many epochs every sample is seen.
+
+        Args:
+            rows: Of a batch.
+            generator: Draws a shift for each row.
+            own: Which of the rows are read; the shifts are those that all of them would have.
         """
         rows = rows.cpu()
         share = (
@@ -62,6 +70,7 @@ class Windows:
             else torch.rand(len(rows), generator=generator)
         )
         shift = (share * (self.slack[rows] + 1)).long().minimum(self.slack[rows])
+        rows, shift = rows[own], shift[own]
         batch = torch.zeros(len(rows), self.length)
         for i, row in enumerate(rows.tolist()):
             number = int(self.utterance[row])

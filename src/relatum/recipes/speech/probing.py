@@ -138,17 +138,19 @@ def speaker_probes(
         frames: Of a window.
         seed: Of the folds.
         in_time: Train on the first three quarters of the windows of each utterance, test on the
-            rest. This is *easier* than another recording: room and microphone are the same.
+            rest; an utterance of one window is trained on alone. This is *easier* than another
+            recording: room and microphone are the same.
 
     Raises:
         ValueError: If a speaker that is tested was never trained.
     """
-    windows, speakers, held_out = [], [], []
+    windows, speakers, held_out, single = [], [], [], 0
     for x, speaker, test in zip(data.features, data.speakers, data.test, strict=True):
         parts = [x[i : i + frames].mean(0) for i in range(0, len(x) - frames + 1, frames)]
+        single += len(parts) < 2
         windows += parts
         speakers += [speaker] * len(parts)
-        last = [i >= 3 * len(parts) // 4 for i in range(len(parts))]
+        last = [i >= max(1, 3 * len(parts) // 4) for i in range(len(parts))]
         held_out += last if in_time else [bool(test)] * len(parts)
     kinds = [("speakers, window", windows, speakers, held_out)]
     if not in_time:
@@ -165,7 +167,10 @@ def speaker_probes(
                 "with a split by utterance, or in time"
             )
         result = linear_probe(x[~test], y[~test], x[test], y[test], seed=seed)
-        found.append(replace(result, probe=name))
+        notes = result.warnings
+        if in_time and single:
+            notes += (f"{single} of {len(data.speakers)} utterances have one window or none",)
+        found.append(replace(result, probe=name, warnings=notes))
     return found
 
 
