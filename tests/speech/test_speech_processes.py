@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import soundfile
 import torch
-from tests.laws import processes
 
 from relatum.data.audio import cut_windows, list_sounds, open_corpus
 from relatum.distributed import ALONE, Group, average_gradients
 from relatum.recipes.speech import PredictionStep, TrainSpeech, build_networks, resolve
 from relatum.runs import Run
 from relatum.training import load_checkpoint
+from tests.laws import processes
 
 VARIANTS = {
     **{name: {"objective": name} for name in ("cpc", "rpc", "dv", "nwj", "js", "hinge")},
