@@ -9,7 +9,7 @@ wrong and is listed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from numbers import Real
 from typing import Any, TypeAlias
 
@@ -65,6 +65,7 @@ class ProbeResult:
         classes: The training classes, as given.
         class_accuracy: The accuracy on the test rows of each class, for every label in the test.
         predictions: The chosen label of each counted test row, in their order.
+        scores: The score of each counted test row for each class, where they were asked for.
     """
 
     probe: str
@@ -80,11 +81,12 @@ class ProbeResult:
     classes: tuple[Label, ...] = ()
     class_accuracy: dict[Label, float] = field(default_factory=dict)
     predictions: tuple[Label, ...] = field(default=(), repr=False)
+    scores: Float64[np.ndarray, "m c"] | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the predictions, ready to be written as JSON."""
-        record = asdict(self)
-        del record["predictions"]
+        """All but predictions and scores, ready to be written as JSON."""
+        record = asdict(replace(self, scores=None))
+        del record["predictions"], record["scores"]
         return record
 
 

@@ -80,7 +80,12 @@ def split_of(
 
 
 def phone_probe(
-    data: ProbeSet, labels: Sequence[Int64[np.ndarray, " t"]], names: Sequence[str], seed: int
+    data: ProbeSet,
+    labels: Sequence[Int64[np.ndarray, " t"]],
+    names: Sequence[str],
+    seed: int,
+    *,
+    keep_scores: bool = False,
 ) -> ProbeResult:
     """Linear, on every labelled frame; accuracy over frames.
 
@@ -99,7 +104,7 @@ def phone_probe(
     named = np.array(names)[y]
     found = linear_probe(
         x[train], named[train], x[test], named[test], seed=seed, regularisation=penalty,
-        tolerance=1e-3, max_iter=300,
+        tolerance=1e-3, max_iter=300, keep_scores=keep_scores,
     )  # fmt: skip
     return replace(found, probe="phones, every frame")
 
