@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from relatum import cli
 from relatum.data.audio import label_count, list_sounds, open_corpus
 from relatum.models import SpeechNetwork, SpeechSizes
-from relatum.probes import parameter_hash
+from relatum.probes import ProbeResult, parameter_hash
 from relatum.recipes.probe_speech import ProbeSpeech, main
 from relatum.recipes.speech import TrainSpeech, trained_network
 from relatum.recipes.speech.excerpt import Excerpt
@@ -185,6 +185,28 @@ def test_excerpts_are_short_and_never_clipped(spoken, tmp_path):
     loudest = np.array(record["hertz"])[spectrogram.mean(0).argmax()]
     assert abs(loudest - RATE / 9 / (2 * np.pi)) < 50
     assert len(base64.b64decode(record["sound"])) < 4 * RATE * 2
+
+
+def test_posteriors_are_those_of_the_utterance_that_is_drawn(tmp_path):
+    """Behind other held-out ones, with frames that have no label, and fewer frames than labels."""
+    for i in range(4):
+        soundfile.write(tmp_path / f"{i}.wav", np.zeros(800 + 160 * i), RATE)
+    corpus = open_corpus(list_sounds([tmp_path])[0])
+    labels = [np.array(y) for y in ([0, 1, 0], [1, -1, 0, 2], [1, 1, 0, 0, 0], [2, -1, 0, 1, 1, 2])]
+    lengths, test = [3, 4, 4, 5], np.array([False, True, True, True])
+    rows = np.concatenate([
+        y[:n][y[:n] >= 0] for y, n, t in zip(labels, lengths, test, strict=True) if t
+    ])  # fmt: skip
+    scores = 50.0 * np.eye(3)[rows]
+    result = ProbeResult("linear", 1.0, None, 3, len(rows), 3, None, 0, classes=("a", "b", "c"))
+    found = Excerpt(corpus, 3, True).phones(
+        replace(result, scores=scores), test, labels, lengths, ["c", "a", "b"][::-1]
+    )
+    assert found["classes"] == ["b", "a", "c"]
+    assert found["phones"] == ["c", None, "b", "a", "a"]
+    sure = unpacked(found["posteriors"], "run")
+    assert sure.argmax(1)[[0, 2, 3, 4]].tolist() == [2, 1, 0, 0]
+    assert not sure[1].any()
 
 
 def test_probes_by_speaker_and_in_time(spoken, run):

@@ -24,7 +24,7 @@ __all__ = ["utterance_figure", "utterance_view"]
 
 # Seen on light and on dark paper alike: how much there is of a colour says how much there is.
 _BLUE, _ORANGE = to_rgb("#2f8fd0"), to_rgb("#e0701a")
-_TICKS: Final = (125, 250, 500, 1000, 2000, 4000)
+_TICKS: Final = (250, 500, 1000, 2000, 4000)
 _SHOWN: Final = 0.3  # a phone that is not there has a row where the probe was so sure of it once
 _HOP: Final = 0.01
 
