@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from relatum import CPC, DV, JS, NWJ, RPC, ContrastiveLoss, DotProduct, JointMLP
+from relatum import CPC, DV, JS, NWJ, RPC, WPC, ContrastiveLoss, DotProduct, JointMLP
 from relatum.models import SpeechNetwork, SpeechSizes
 from relatum.objectives import Hinge, Logistic, chi_square
 from relatum.recipes.speech import PredictionStep, SpeechNetworks
@@ -177,9 +177,9 @@ class Sounds:
     def __init__(self, samples):
         self.samples, self.speaker = samples, torch.zeros(len(samples)).long()
 
-    def read(self, rows, generator):
+    def read(self, rows, generator, own=slice(None)):
         torch.rand(len(rows), generator=generator)  # the shifts, which are drawn first
-        return self.samples[rows]
+        return self.samples[rows][own]
 
 
 def weights_of(network):
@@ -271,6 +271,49 @@ def test_a_training_step_is_the_published_one(sizes, batch, name):
     assert losses[0] != losses[1]
     if name == "cpc":
         assert abs(losses[0] - 12 * np.log(129)) < 0.5  # nothing is told apart before training
+
+
+def test_penalty_of_wpc_is_that_of_scores_in_the_loss():
+    """Gradients in all samples of a window, of one positive each, beside the network written out;
+    and the slope of the penalty beside a finite difference."""
+    sizes = SpeechSizes(channels=4, context=4, steps=3, predictor="linear")
+    network = SpeechNetwork(sizes, 1600).double()
+    networks = SpeechNetworks(network, ContrastiveLoss(WPC(), DotProduct(0.003)))
+    samples = torch.randn(3, 1600, generator=generator(1)).double()
+    plain, held = (PredictionStep(networks, Sounds(samples), 5, penalty=p) for p in (None, 10.0))
+    rows = torch.tensor([2, 0, 1])
+
+    def penalty():
+        return held(rows, 7).loss - plain(rows, 7).loss
+
+    draws = generator(7)
+    torch.rand(3, generator=draws)
+    draw_negatives(torch.zeros(3).long(), 10, 7, 5, "any", draws)
+    k = int(torch.randint(3, (), generator=draws))
+    other = torch.randperm(3, generator=draws)
+    share = torch.rand(3, 1, generator=draws).double()
+    places = (torch.rand(2, 3, generator=draws).flatten() * 7).long()
+    heard = samples[rows]
+    encoder, context, *predictors = weights_of(network)
+    squares, exceeding = [], 0
+    for x, t in zip([*heard, *(heard + share * (heard[other] - heard))], places, strict=True):
+        x = x.clone().requires_grad_()
+        z = reference.encode(x[None], encoder)
+        score = reference.lstm(z, context)[0, t] @ predictors[k]["w"].T @ z[0, t + k + 1] / 0.003
+        (gradient,) = torch.autograd.grad(score, x)
+        squares.append(float((gradient.norm() - 1).clamp(min=0).detach()) ** 2)
+        exceeding += squares[-1] > 0
+    assert exceeding > 1  # the case is there
+    assert float(penalty().detach()) == pytest.approx(10 * sum(squares) / 6, rel=1e-5)
+    for weight in (encoder["conv0.weight"], context["hh"], predictors[k]["w"]):
+        slope = torch.autograd.grad(penalty(), weight)[0].flatten()
+        at = int(slope.abs().argmax())
+        values = []
+        for move in (1e-6, -2e-6):
+            weight.data.view(-1)[at] += move
+            values.append(float(penalty().detach()))
+        weight.data.view(-1)[at] += 1e-6
+        assert float(slope[at]) == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-3)
 
 
 def test_published_scale_is_the_mean_over_coordinates():

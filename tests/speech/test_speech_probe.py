@@ -1,5 +1,7 @@
 """Probes of frozen frames, on sounds whose phones are tones and whose speakers are pitches."""
 
+import base64
+import io
 from dataclasses import replace
 
 import numpy as np
@@ -7,16 +9,19 @@ import pytest
 import soundfile
 import torch
 from rich.console import Console
+from sklearn.linear_model import LogisticRegression
 
 from relatum import cli
 from relatum.data.audio import label_count, list_sounds, open_corpus
 from relatum.models import SpeechNetwork, SpeechSizes
-from relatum.probes import parameter_hash
+from relatum.probes import ProbeResult, parameter_hash
 from relatum.recipes.probe_speech import ProbeSpeech, main
 from relatum.recipes.speech import TrainSpeech, trained_network
+from relatum.recipes.speech.excerpt import Excerpt
 from relatum.recipes.speech.features import context_features, mfcc_features
 from relatum.recipes.speech.probing import ProbeSet, phone_probe, speaker_probes, split_of
 from relatum.recipes.train_speech import main as train
+from relatum.report.speech import unpacked
 from relatum.runs import Run
 
 QUIET = Console(quiet=True)
@@ -129,6 +134,81 @@ def test_a_run_is_probed_beside_its_baselines(spoken, run, capsys):
     assert "6 of 6 held-out recordings were in pre-training" in payload["notes"][-1]
 
 
+def test_one_held_out_utterance_is_heard_and_seen(spoken, run):
+    """After the probe above: sound, posteriors and phones beside the file, a refit, the labels."""
+    drawn = run.read_json("results/utterance.json")["payload"]
+    assert (drawn["id"], drawn["speaker"], drawn["held_out"]) == ("ann/4", "ann", True)
+    assert drawn["seconds"] == drawn["whole_seconds"] == pytest.approx(0.8)
+    heard, rate = soundfile.read(run.path / "results" / "utterance.flac")
+    wrote, _ = soundfile.read(spoken / "sounds" / "ann" / "4.wav")
+    assert rate == RATE
+    assert np.abs(heard - wrote).max() < 2**-15
+    lines = [line.split() for line in (spoken / "labels.txt").read_text().splitlines()]
+    labels = {name: np.array(values, dtype=int) for name, *values in lines}
+    assert drawn["phones"] == [str(i) for i in labels["ann/4"]]
+    found = unpacked(drawn["posteriors"], "run")
+    assert drawn["classes"] == ["0", "1", "2"]
+    assert np.abs(found.sum(1) - 1).max() < 3 / 255
+    corpus = corpus_of(spoken)
+    test, _ = split_of(corpus, "utterance", None)
+    data = ProbeSet.of(corpus, context_features(trained_network(run), 3200, normalize=True), test)
+    ids = [u.id for u in corpus.utterances]
+    x = np.concatenate([data.features[i] for i in np.flatnonzero(~test)]).astype(float)
+    y = np.concatenate([labels[ids[i]] for i in np.flatnonzero(~test)])
+    mean, scale = x.mean(0), x.std(0)
+    (row,) = [
+        row for row in run.read_json("results/probe.json")["payload"]["rows"]
+        if (row["features"], row["probe"]) == ("encoder", "phones, every frame")
+    ]  # fmt: skip
+    refit = LogisticRegression(C=1 / (row["settings"]["regularisation"] * len(x)), max_iter=1000)
+    refit.fit((x - mean) / scale, y)
+    theirs = refit.predict_proba((data.features[ids.index("ann/4")] - mean) / scale)
+    assert np.abs(found - theirs).max() < 0.03
+
+
+def test_excerpts_are_short_and_never_clipped(spoken, tmp_path):
+    """The first that lasts four seconds, cut there; a loud file is scaled, not cut off."""
+    for i, (seconds, level) in enumerate([(1, 0.1), (6, 3.0), (9, 0.1)]):
+        tone = level * np.sin(np.arange(seconds * RATE) / 9)
+        soundfile.write(tmp_path / f"{i}.wav", tone, RATE, subtype="FLOAT")
+    corpus = open_corpus(list_sounds([tmp_path])[0])
+    excerpt = Excerpt.of(corpus, np.array([True, True, True]))
+    assert excerpt.number == 1
+    assert len(excerpt.samples) == 4 * RATE
+    record = excerpt.record(np.random.default_rng(0).normal(size=(598, 5)))
+    assert (record["seconds"], record["whole_seconds"]) == (4, 6)
+    heard, _ = soundfile.read(io.BytesIO(base64.b64decode(record["sound"])))
+    assert np.abs(heard - excerpt.samples / np.abs(excerpt.samples).max()).max() < 2**-14
+    assert Excerpt.of(corpus, np.array([True, False, False])).number == 0
+    spectrogram = unpacked(record["spectrogram"], "run")
+    assert spectrogram.shape == (label_count(4 * RATE), 40)
+    loudest = np.array(record["hertz"])[spectrogram.mean(0).argmax()]
+    assert abs(loudest - RATE / 9 / (2 * np.pi)) < 50
+    assert len(base64.b64decode(record["sound"])) < 4 * RATE * 2
+
+
+def test_posteriors_are_those_of_the_utterance_that_is_drawn(tmp_path):
+    """Behind other held-out ones, with frames that have no label, and fewer frames than labels."""
+    for i in range(4):
+        soundfile.write(tmp_path / f"{i}.wav", np.zeros(800 + 160 * i), RATE)
+    corpus = open_corpus(list_sounds([tmp_path])[0])
+    labels = [np.array(y) for y in ([0, 1, 0], [1, -1, 0, 2], [1, 1, 0, 0, 0], [2, -1, 0, 1, 1, 2])]
+    lengths, test = [3, 4, 4, 5], np.array([False, True, True, True])
+    rows = np.concatenate([
+        y[:n][y[:n] >= 0] for y, n, t in zip(labels, lengths, test, strict=True) if t
+    ])  # fmt: skip
+    scores = 50.0 * np.eye(3)[rows]
+    result = ProbeResult("linear", 1.0, None, 3, len(rows), 3, None, 0, classes=("a", "b", "c"))
+    found = Excerpt(corpus, 3, True).phones(
+        replace(result, scores=scores), test, labels, lengths, ["c", "a", "b"][::-1]
+    )
+    assert found["classes"] == ["b", "a", "c"]
+    assert found["phones"] == ["c", None, "b", "a", "a"]
+    sure = unpacked(found["posteriors"], "run")
+    assert sure.argmax(1)[[0, 2, 3, 4]].tolist() == [2, 1, 0, 0]
+    assert not sure[1].any()
+
+
 def test_probes_by_speaker_and_in_time(spoken, run):
     by_speaker = ProbeSpeech(
         runs=[run.path], labels=spoken / "labels.txt", split="speaker",
@@ -137,9 +217,22 @@ def test_probes_by_speaker_and_in_time(spoken, run):
     (spoken / "who.txt").write_text("cy\n")
     (payload,) = main(by_speaker, QUIET)
     assert {row["probe"] for row in payload["rows"]} == {"phones, every frame"}
-    (payload,) = main(ProbeSpeech(runs=[run.path], split="time"), QUIET)
+    for name, frames in (("short", 368), ("single", 5000)):
+        soundfile.write(spoken / "sounds" / "ann" / f"{name}.wav", 0.1 * np.ones(frames), RATE)
+    try:
+        (payload,) = main(ProbeSpeech(runs=[run.path], split="time"), QUIET)
+    finally:
+        for name in ("short", "single"):
+            (spoken / "sounds" / "ann" / f"{name}.wav").unlink()
     assert {row["probe"] for row in payload["rows"]} == {"speakers, window"}
     assert "last quarter" in payload["card"]["split"]
+    assert "1 recordings are too short for a frame" in payload["notes"]
+    for row in payload["rows"]:
+        assert "2 of 32 utterances have one window or none" in row["warnings"]
+        assert row["n_test"] == 30
+    drawn = Run.open(run.path).read_json("results/utterance.json")["payload"]
+    assert not drawn["held_out"]
+    assert "phones" not in drawn
     with pytest.raises(ValueError, match="needs --labels"):
         ProbeSpeech(runs=[run.path], split="speaker")
     (spoken / "other.txt").write_text("nobody 0 1\n")

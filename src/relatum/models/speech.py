@@ -295,7 +295,15 @@ class SpeechNetwork(nn.Module):
         frames = self.encoder(samples)
         return frames, self.context(frames)[0]
 
-    def predict(self, contexts: Float[Tensor, "n t d"]) -> Sequence[Float[Tensor, "n a c"]]:
-        """Of each look-ahead 1, 2, ..., K the predictions from the first t − K contexts."""
+    def predict(
+        self, contexts: Float[Tensor, "n t d"], only: int | None = None
+    ) -> Sequence[Float[Tensor, "n a c"]]:
+        """Of each look-ahead 1, 2, ..., K the predictions from the first t − K contexts.
+
+        Args:
+            contexts: Of each window.
+            only: The predictor of this number, from 0, alone.
+        """
         anchors = contexts[:, : contexts.shape[1] - len(self.predictors)]
-        return [predictor(anchors) for predictor in self.predictors]
+        chosen = self.predictors if only is None else [self.predictors[only]]
+        return [predictor(anchors) for predictor in chosen]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +84,7 @@ def linear_probe(
     standardise: bool = True,
     tolerance: float = 1e-4,
     max_iter: int = 1000,
+    keep_scores: bool = False,
 ) -> ProbeResult:
     r"""Multinomial logistic regression on frozen features, fitted by L-BFGS in float64.
 
@@ -111,6 +113,8 @@ def linear_probe(
         standardise: Whether to standardise. Without it, accuracies depend on the features' scale.
         tolerance: Converged when no component of the gradient is larger.
         max_iter: Steps after which the last fit gives up, with a warning in the result.
+        keep_scores: Whether the result holds the scores :math:`W z + b` of the test rows, whose
+            softmax are the posteriors.
 
     Raises:
         ValueError: If a setting is out of range or the rows are not usable (see
@@ -154,9 +158,9 @@ def linear_probe(
         "engine": f"scikit-learn {sklearn.__version__} LogisticRegression (lbfgs)",
     }
     notes = [*choice.warnings, *notes, *end.warnings]
-    return score(
-        task, _class_scores(model, test), probe="linear", settings=settings, warnings=notes
-    )
+    scores = _class_scores(model, test)
+    found = score(task, scores, probe="linear", settings=settings, warnings=notes)
+    return replace(found, scores=scores) if keep_scores else found
 
 
 class _End(NamedTuple):

@@ -7,7 +7,7 @@ training labels; a test label that is none of them counts as wrong and is listed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,7 @@ class ProbeResult:
         class_accuracy: The accuracy on the test rows of each class, for every label in the test.
         predictions: The chosen label of each counted test row, in their order.
         label_fraction: Share of the labelled rows drawn from each class; None is all of them.
+        scores: The score of each counted test row for each class, where they were asked for.
     """
 
     probe: str
@@ -77,11 +78,12 @@ class ProbeResult:
     class_accuracy: dict[Label, float] = field(default_factory=dict)
     predictions: tuple[Label, ...] = field(default=(), repr=False)
     label_fraction: float | None = None
+    scores: Float64[np.ndarray, "m c"] | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """All but the predictions, ready to be written as JSON."""
-        record = asdict(self)
-        del record["predictions"]
+        """All but predictions and scores, ready to be written as JSON."""
+        record = asdict(replace(self, scores=None))
+        del record["predictions"], record["scores"]
         return record
 
 

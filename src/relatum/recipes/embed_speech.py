@@ -71,6 +71,8 @@ def main(settings: EmbedSpeech, console: Console | None = None) -> tuple[Path, P
     labels = {} if settings.labels is None else read_frame_labels(settings.labels)
     parts = [extract(corpus, number) for number in range(len(corpus))]
     counts = [len(part) for part in parts]
+    if not any(counts):
+        raise ValueError(f"none of {len(corpus)} recordings is long enough for a frame")
     columns: dict[str, Any] = {
         "features": np.concatenate(parts),
         "utterance": np.repeat(np.arange(len(corpus)), counts),
@@ -91,7 +93,9 @@ def main(settings: EmbedSpeech, console: Console | None = None) -> tuple[Path, P
     np.savez(buffer, **columns)
     atomic_write(paths[0], buffer.getvalue())
     atomic_write(paths[1], _table(columns))
-    console.out(f"{sum(counts)} frames of {len(corpus)} recordings: {paths[0]}", highlight=False)
+    short = f" ({counts.count(0)} too short for a frame)" if 0 in counts else ""
+    told = f"{sum(counts)} frames of {len(corpus)} recordings{short}: {paths[0]}"
+    console.out(told, highlight=False)
     return paths
 
 

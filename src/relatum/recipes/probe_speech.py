@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,10 +15,11 @@ from rich.console import Console
 from ..data.audio import PHONES, Corpus, read_frame_labels, read_ids, read_phone_names
 from ..models import SpeechNetwork
 from ..probes import ABXResult, ProbeResult, ProtocolCard, parameter_hash
-from ..runs import Run, RunError
+from ..runs import Run, RunError, atomic_write
 from ..settings import POSITIONAL, check_choices, choice
 from .images.resolve import found_device
 from .speech import TrainSpeech, build_networks, load_corpus, read_settings, trained_network
+from .speech.excerpt import Excerpt
 from .speech.features import FrameFeatures, context_features, mfcc_features
 from .speech.probing import ProbeSet, phone_abx, phone_probe, speaker_probes, split_of
 from .tables import probe_table
@@ -33,7 +35,8 @@ class ProbeSpeech:
 
     Phones: a linear classifier on every frame. Speakers: a linear classifier on the mean of each
     window and of each utterance. ABX: how often a phone is nearer to another phone than to its own
-    kind. Nothing is chosen on held-out recordings.
+    kind. Nothing is chosen on held-out recordings. One held-out utterance is kept to be heard and
+    seen: RUN/results/utterance.flac, and `relatum report RUN`.
 
     Example: relatum probe speech runs/rpc runs/cpc --data LibriSpeech --labels phones41.txt
     --held-out test_split.txt
@@ -81,10 +84,15 @@ class ProbeSpeech:
 
 
 class Measured(NamedTuple):
-    """What was found of one kind of features."""
+    """What was found of one kind of features, and how many recordings are too short for a frame.
+
+    Of an encoder also what the report draws.
+    """
 
     results: list[ProbeResult]
     abx: ABXResult | None
+    short: int
+    excerpt: dict[str, Any] | None
 
 
 class Material(NamedTuple):
@@ -185,24 +193,37 @@ def _probe_run(
         "mfcc13": (("mfcc13",), mfcc_features(slopes=False), None),
     }
     rows, cards, errors = [], {}, {}
+    notes = [*material.corpus.notes, *_seen_in_training(own, material)]
     for name, (mine, extract, module) in kinds.items():
         before = None if module is None else parameter_hash(module)
         if (*key, *mine) not in shared:
-            shared[(*key, *mine)] = _measure(extract, material, own, settings)
+            shared[(*key, *mine)] = _measure(
+                extract, material, own, settings, drawn=name == "encoder"
+            )
         found = shared[(*key, *mine)]
         after = None if module is None else parameter_hash(module)
         rows += [{"features": name, **result.to_dict()} for result in found.results]
+        if found.excerpt is not None:
+            _write_excerpt(run, found.excerpt)
+            if found.short:
+                notes.insert(0, f"{found.short} recordings are too short for a frame")
         if found.abx is not None:
             errors[name] = asdict(found.abx)
         dim = {"mfcc": 39, "mfcc13": 13}.get(name, own.context_dim)
         cards[name] = _card(name, (before, after), dim, material, found.results).to_dict()
     payload = {
         "abx": errors,
-        "card": cards["encoder"], "cards": cards, "rows": rows,
-        "notes": [*material.corpus.notes, *_seen_in_training(own, material)],
+        "card": cards["encoder"], "cards": cards, "rows": rows, "notes": notes,
     }  # fmt: skip
     run.write_result("probe", "probe", payload)
     return payload
+
+
+def _write_excerpt(run: Run, excerpt: dict[str, Any]) -> None:
+    """For the report, and beside it as a file to listen to."""
+    run.write_result("utterance", "utterance", excerpt)
+    sound = base64.b64decode(excerpt["sound"])
+    atomic_write(run.path / "results" / "utterance.flac", sound)
 
 
 def _contexts(network: SpeechNetwork, own: TrainSpeech, settings: ProbeSpeech) -> FrameFeatures:
@@ -210,19 +231,31 @@ def _contexts(network: SpeechNetwork, own: TrainSpeech, settings: ProbeSpeech) -
 
 
 def _measure(
-    extract: FrameFeatures, material: Material, own: TrainSpeech, settings: ProbeSpeech
+    extract: FrameFeatures,
+    material: Material,
+    own: TrainSpeech,
+    settings: ProbeSpeech,
+    *,
+    drawn: bool,
 ) -> Measured:
     data = ProbeSet.of(material.corpus, extract, material.test)
     found, errors, in_time = [], None, settings.split == "time"
+    excerpt = Excerpt.of(material.corpus, material.test)
+    record = excerpt.record(data.features[excerpt.number]) if drawn else None
     if material.labels is not None:
-        found.append(phone_probe(data, material.labels, material.names, own.seed))
+        phones = phone_probe(data, material.labels, material.names, own.seed, keep_scores=drawn)
+        found.append(replace(phones, scores=None))
+        if record is not None:
+            lengths = [len(each) for each in data.features]
+            record |= excerpt.phones(phones, data.test, material.labels, lengths, material.names)
         if settings.abx_items:
             # One draw for all runs: they are compared.
             errors = phone_abx(data, material.labels, material.names, settings.abx_items, 0)
     trained = {s for s, test in zip(data.speakers, data.test, strict=True) if not test}
     if in_time or trained == set(data.speakers):
         found += speaker_probes(data, own.window // 160, own.seed, in_time=in_time)
-    return Measured(found, errors)
+    short = sum(not len(each) for each in data.features)
+    return Measured(found, errors, short, record)
 
 
 def _card(

@@ -15,7 +15,7 @@ from ..runs import Run
 from ..settings import from_yaml
 from ..training import Monitor, Plan, TrainingState, build_optimizer, load_checkpoint, train
 from .classes import TrainClasses, TupleStep, classes_record, load_population
-from .continuing import forget_later_lines, open_run
+from .continuing import Trainer, forget_later_lines, open_run
 from .tables import classes_table
 
 __all__ = ["TrainClasses", "main"]
@@ -38,7 +38,7 @@ def main(settings: TrainClasses, console: Console | None = None) -> Run:
     encoder = _encoder(settings, population.inputs.shape[1])
     plan = _plan(settings, len(tuples))
     step = TupleStep(encoder, settings.loss, population.inputs, tuples)
-    run = open_run(settings, _read_settings, FREE, "relatum train classes")
+    run = open_run(settings, Trainer("relatum train classes", FREE, _read_settings))
     state = _state(settings, encoder, run)
     if not (run.path / "results" / "classes.json").exists():
         monitor = Monitor(

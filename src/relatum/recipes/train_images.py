@@ -11,22 +11,19 @@ from torch import nn
 
 from ..data import POLICIES, Splits
 from ..distributed import Group
-from ..runs import Run, RunError
+from ..runs import Run
 from ..scores import MovingMoments
 from ..settings import SettingsError, to_yaml
 from ..training import (
     EmbeddingBank,
     Monitor,
     NonFiniteLoss,
-    Place,
     Plan,
     TrainingState,
     build_optimizer,
-    join_processes,
-    load_checkpoint,
     train,
 )
-from .continuing import forget_later_lines, open_run
+from .continuing import Trainer, exchange, meet, open_run, take_over
 from .images.build import (
     Networks,
     build_networks,
@@ -42,8 +39,13 @@ from .images.watch import CertificateWatch, held_back
 
 __all__ = ["TrainImages", "main"]
 
-# Settings that may differ when a run is continued: they do not change what is computed.
-FREE = set("out resume dry_run log_every checkpoint_every tensorboard workers download".split())
+TRAINER = Trainer(
+    "relatum train images",
+    set("out resume dry_run log_every checkpoint_every tensorboard workers download".split()),
+    read_settings,
+    data_card,
+    check_same_images,
+)
 
 EMBEDDED = {"mnist5k", "digits"}  # nothing about their files can surprise
 
@@ -72,7 +74,7 @@ def main(
     train_on, watched = held_back(everything.train, settings)
     splits = everything._replace(train=train_on)
     settings = resolve(settings, len(splits.train))
-    place = _meet(settings)
+    place = meet(settings.device, settings.batch_size, "pairs")
     chief = place.group.rank == 0
     console = console if chief else Console(quiet=True)
     if settings.data not in EMBEDDED:
@@ -85,9 +87,9 @@ def main(
         _describe(console, settings, networks, splits, plan, step)
         return None
 
-    run = _open_run(settings, everything) if chief else Run(settings.out)
+    run = open_run(settings, TRAINER, everything) if chief else Run(settings.out)
     if settings.resume:
-        _continue(run, state, place)
+        take_over(run, state, place)
     if (run.path / "results" / "training.json").exists():
         done = f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do"
         console.out(done, highlight=False)
@@ -113,7 +115,7 @@ def main(
         console.out(f"recorded: {error}", highlight=False)
     if chief:
         outcome = _outcome(run, settings, networks, state, plan, nonfinite)
-        outcome |= _exchange(place.group, state.step - began)
+        outcome |= exchange(place.group, state.step - began)
         run.write_result("training", "training", outcome)
     if console.is_terminal:
         done = f"trained in {state.seconds:.0f} s; next: relatum probe {run.path}"
@@ -121,40 +123,11 @@ def main(
     return run
 
 
-def _meet(settings: TrainImages) -> Place:
-    place = join_processes(settings.device)
-    if settings.batch_size < place.group.size:
-        raise ValueError(
-            f"batch_size {settings.batch_size} is the batch of all processes together: it has "
-            f"fewer pairs than there are processes ({place.group.size})"
-        )
-    return place
-
-
 def _networks(settings: TrainImages, group: Group) -> Networks:
     try:
         return build_networks(settings, group)
     except ValueError as error:  # parts that refuse each other, whatever the images
         raise SettingsError(str(error)) from None
-
-
-def _continue(run: Run, state: TrainingState, place: Place) -> None:
-    """Takes over the last checkpoint, if there is one."""
-    if run.checkpoint.exists():
-        state.load_state_dict(load_checkpoint(run.checkpoint, device=place.device))
-        if place.group.rank == 0:
-            forget_later_lines(run, state.step)
-    if len(found := set(place.group.rows(state.step))) > 1:
-        raise RunError(
-            f"the processes found checkpoints of different steps {sorted(found)} in {run.path}: "
-            "all of them must see one folder"
-        )
-
-
-def _exchange(group: Group, steps: int) -> dict[str, Any]:
-    """How many processes took part, and the bytes that each handed to collectives in a step."""
-    sent = {kind: count // max(1, steps) for kind, count in group.sent.items()}
-    return {"processes": group.size, "bytes_sent_per_step": sent}
 
 
 def _plan(settings: TrainImages, rows: int) -> Plan:
@@ -219,14 +192,6 @@ def _prepare(
         positives=settings.positives,
     )
     return step, TrainingState(modules, optimizer, scaler)
-
-
-def _open_run(settings: TrainImages, splits: Splits) -> Run:
-    run = open_run(settings, read_settings, FREE, "relatum train images")
-    if not (run.path / "data.json").exists():  # new, or killed before it was written
-        run.write_json("data.json", data_card(splits))
-    check_same_images(run, splits)
-    return run
 
 
 def _outcome(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import replace
 from typing import Any
@@ -13,8 +12,8 @@ from rich.console import Console
 from ..data.audio import Windows
 from ..runs import Run
 from ..settings import SettingsError, to_yaml
-from ..training import Monitor, Plan, TrainingState, build_optimizer, load_checkpoint, train
-from .continuing import forget_later_lines, open_run
+from ..training import Monitor, Plan, TrainingState, build_optimizer, train
+from .continuing import Trainer, exchange, meet, open_run, take_over
 from .images.resolve import found_device
 from .speech import (
     PredictionStep,
@@ -30,8 +29,13 @@ from .speech import (
 
 __all__ = ["TrainSpeech", "main"]
 
-# Settings that may differ when a run is continued: they do not change what is computed.
-FREE = set("out resume dry_run log_every checkpoint_every tensorboard check".split())
+TRAINER = Trainer(
+    "relatum train speech",
+    set("out resume dry_run log_every checkpoint_every tensorboard check".split()),
+    read_settings,
+    data_card,
+    check_same_sounds,
+)
 
 
 def main(
@@ -50,44 +54,47 @@ def main(
         NonFiniteLoss: If the loss is not finite.
     """
     console = console or Console()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise SettingsError("train speech runs in one process; start it without torchrun")
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     settings = resolve(settings)
-    device = torch.device(found_device(settings.device))
     windows = windows or load_windows(settings)
+    place = meet(found_device(settings.device), settings.batch_size, "windows")
+    chief = place.group.rank == 0
+    console = console if chief else Console(quiet=True)
     for note in data_card(windows)["notes"]:
         console.out(f"note: {note}", highlight=False)
     try:
-        networks = build_networks(settings)
+        networks = build_networks(settings, place.group)
     except ValueError as error:  # sizes that refuse each other, whatever the recordings
         raise SettingsError(str(error)) from None
     plan = plan_of(settings, windows)
-    step, state = _prepare(settings, networks, windows, device)
+    step, state = _prepare(settings, networks, windows, place.device)
     if settings.dry_run:
         _describe(console, settings, windows, networks, plan, step)
         return None
 
-    run = _open_run(settings, windows)
-    if settings.resume and run.checkpoint.exists():
-        state.load_state_dict(load_checkpoint(run.checkpoint, device=device))
-        forget_later_lines(run, state.step)
+    run = open_run(settings, TRAINER, windows) if chief else Run(settings.out)
+    if settings.resume:
+        take_over(run, state, place)
     if (run.path / "results" / "training.json").exists():
         done = f"{run.path} is finished ({state.step} of {plan.steps} steps); nothing to do"
         console.out(done, highlight=False)
         return run
+    began = state.step
     monitor = Monitor(
         run,
         plan.steps,
         done=state.step,
         steps_per_epoch=plan.steps_per_epoch,
-        tensorboard=settings.tensorboard,
+        tensorboard=settings.tensorboard and chief,
         console=console,
     )
     with monitor:
-        train(step, state, plan, run, monitor)
-    run.write_result("training", "training", _outcome(run, settings, networks, state, plan))
+        train(step, state, plan, run, monitor, place.group)
+    if chief:
+        outcome = _outcome(run, settings, networks, state, plan)
+        outcome |= exchange(place.group, state.step - began)
+        run.write_result("training", "training", outcome)
     if console.is_terminal:
         done = f"trained in {state.seconds:.0f} s; next: relatum probe speech {run.path}"
         console.out(done, highlight=False)
@@ -143,16 +150,9 @@ def _prepare(
         settings.negatives_from,
         settings.exclude_positive,
         settings.normalize,
+        settings.penalty,
     )
     return step, TrainingState(dict(networks._asdict()), optimizer, scaler)
-
-
-def _open_run(settings: TrainSpeech, windows: Windows) -> Run:
-    run = open_run(settings, read_settings, FREE, "relatum train speech")
-    if not (run.path / "data.json").exists():  # new, or killed before it was written
-        run.write_json("data.json", data_card(windows))
-    check_same_sounds(run, windows)
-    return run
 
 
 def _outcome(

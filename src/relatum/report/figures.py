@@ -31,6 +31,14 @@ CURVES = {
     ),
     "learning_rate": ("Learning rate", "As scheduled."),
     "pairs_per_second": ("Pairs per second", "Speed of training."),
+    "accuracy_first": (
+        "Contrastive accuracy, one frame ahead",
+        "Of the nearest of the frames that are predicted.",
+    ),
+    "accuracy_last": (
+        "Contrastive accuracy, farthest ahead",
+        "Of the farthest of the frames that are predicted.",
+    ),
     "alignment": ("Alignment", "Mean squared distance of the two views; lower is closer."),
     "uniformity": ("Uniformity", "How evenly the embeddings spread; lower is more even."),
     "contrastive_risk": (
@@ -48,6 +56,10 @@ CURVES = {
     "mean_classifier_risk": (
         "Risk of the mean classifier",
         "Between two classes, by their means; the contrastive risk bounds it.",
+    ),
+    "gradient_penalty": (
+        "Gradient penalty",
+        "How far scores are from 1-Lipschitz; 0 where the constraint holds.",
     ),
     "grad_norm": ("Gradient norm", "Jumps announce trouble."),
     "temperature": ("Temperature", "Constant unless it is learned."),

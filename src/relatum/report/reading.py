@@ -153,7 +153,7 @@ class RunRecord:
         """What was trained on, without the folder it lay in."""
         data = str(self.setting("data") or "data not recorded")
         prefix, colon, _ = data.partition(":")
-        return prefix if colon else Path(data).name
+        return prefix if colon else " + ".join(Path(part).name for part in data.split(","))
 
     @property
     def probe_rows(self) -> list[ProbeRow]:

@@ -21,20 +21,15 @@ from .drawing import SLOTS
 from .finetuning import tuned_blocks
 from .mi_words import amount
 from .reading import Group, RunRecord, group, last, number, open_records
+from .speech import utterance_view
 
 __all__ = ["render"]
 
 _MAIN_CURVES = list(figures.CURVES)[:5]
 _PNG = b"\x89PNG\r\n\x1a\n"
-_SHOWN_KINDS = {
-    "certificate",
-    "classes",
-    "probe",
-    "training",
-    "embedding-map",
-    "neighbours",
-    "finetune",
-}
+_SHOWN_KINDS = set(
+    "certificate classes probe training embedding-map neighbours utterance finetune".split()
+)
 _WORDS = {
     "signs": {"above": "▲", "below": "▼", "unclear": "≈", "single": "·"},
     "meanings": {
@@ -118,6 +113,9 @@ def _context(records: Sequence[RunRecord]) -> dict[str, Any]:
         "verdict": words.verdict(groups),
         "notes": [*words.protocol_notes(groups), *words.notes(groups)],
         "unprobed": [run.name for run in records if not run.probe_rows and _has_images(run)],
+        "unheard": [
+            run.name for run in records if _has_sounds(run) and not run.result("utterance")
+        ],
         "blocks": [_block([g for g in groups if g.data == name], i) for i, name in enumerate(data)],
         "tuned": tuned_blocks(groups),
         "training": [_training_row(g) for g in groups],
@@ -131,6 +129,13 @@ def _context(records: Sequence[RunRecord]) -> dict[str, Any]:
             r.name for g, found in neighbours if not found for r in g.runs if _has_images(r)
         ],
         "images": any(map(_has_images, records)),
+        "sounds": any(map(_has_sounds, records)),
+        "utterances": [
+            (g, run, utterance_view(found, run.name, f"utterance{g.slot}"))
+            for g in groups
+            for run in _first_with(g, "utterance")
+            if (found := run.result("utterance")) is not None
+        ],
         "classes": [
             (g, run, found) for g in groups for run in g.runs if (found := run.result("classes"))
         ],
@@ -146,8 +151,17 @@ def _context(records: Sequence[RunRecord]) -> dict[str, Any]:
 
 
 def _has_images(run: RunRecord) -> bool:
-    """Whether the run is one that can be probed and mapped."""
-    return run.result("classes") is None
+    """Whether the run is one whose images can be probed and mapped."""
+    return run.result("classes") is None and not _has_sounds(run)
+
+
+def _has_sounds(run: RunRecord) -> bool:
+    return run.setting("look_ahead") is not None
+
+
+def _first_with(g: Group, kind: str) -> Sequence[RunRecord]:
+    """The first run of a group that has a result of this kind, alone."""
+    return [run for run in g.runs if run.result(kind) is not None][:1]
 
 
 def _has_start(g: Group) -> bool:

@@ -12,6 +12,8 @@ scope              a sequence, uniformly among              and a frame
 ``same_sequence``  its own
 ================== =====================================================================
 
+Of several processes each holds some of the sequences, and draws reach those of all.
+
 A draw may be the positive itself (place t + k of the own sequence), with a probability of
 1 / (b (T - 1)) in scope ``any``. It counts as in the published code, or is left out where
 ``exclude_positive`` says so. It is known by its place, never by its value: frames that a collapsed
@@ -28,6 +30,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from ..base import Critic, Scores, SeparableCritic
+from ..distributed import ALONE, Group
 from ..products import matmul
 from .factors import wide_factors
 from .negatives import PooledNegatives
@@ -91,6 +94,7 @@ def look_ahead(
     negatives: Int64[Tensor, "b a k"],
     *,
     exclude_positive: bool = False,
+    group: Group = ALONE,
 ) -> list[Scores]:
     """The scores of the predictions 1, 2, ..., K frames ahead, for each of these look-aheads.
 
@@ -103,6 +107,8 @@ def look_ahead(
         frames: Of each sequence, at least a + K.
         negatives: From :func:`draw_negatives`.
         exclude_positive: Leave out draws that are the positive.
+        group: The processes that share the batch: each has the sequences, predictions and negatives
+            of its own anchors, in order of rank, and frames are gathered, with their gradient.
 
     Raises:
         ValueError: If the frames do not reach K ahead of the last anchor.
@@ -117,12 +123,14 @@ def look_ahead(
     (b, a, _), t, steps = predictions[0].shape, frames.shape[1], len(predictions)
     if a + steps > t:
         raise ValueError(f"{a} anchors look {steps} ahead: {a + steps} frames are needed, got {t}")
-    at = (torch.arange(b)[:, None] * t + torch.arange(a)).flatten()
+    rows = group.rows(b)
+    first = sum(rows[: group.rank])
+    at = (torch.arange(first, first + b)[:, None] * t + torch.arange(a)).flatten()
     ahead = torch.stack([at + k for k in range(1, steps + 1)])
     drawn = negatives.cpu().flatten(0, 1)
     masks = [drawn == own[:, None] if exclude_positive else None for own in ahead]
     ahead, drawn, x = ahead.to(frames.device), drawn.to(frames.device), torch.stack([*predictions])
-    x, y = x.flatten(1, 2), frames.flatten(0, 1)
+    x, y = x.flatten(1, 2), group.gather(frames, rows).flatten(0, 1)
     if isinstance(critic, SeparableCritic):
         u, v = wide_factors(critic, x.flatten(0, 1), y)
         u = u.view(steps, b * a, -1)
@@ -135,7 +143,8 @@ def look_ahead(
         scores = torch.stack([critic(each[:, None], y[drawn]) for each in x])
     # unbind, not scores[k]: the gradients of K slices would be K tensors of the size of all.
     sides = zip(positives.unbind(), scores.contiguous().unbind(), masks, strict=True)
-    return [
-        Scores(own, PooledNegatives(Dense(others, None if mask is None else mask.to(own.device))))
+    held = [
+        (own, Dense(others, None if mask is None else mask.to(own.device)))
         for own, others, mask in sides
     ]
+    return [Scores(own, PooledNegatives(dense, group), group.sum) for own, dense in held]

@@ -2,7 +2,7 @@
 
 from .corpus import Corpus, Utterance, is_clipped, open_corpus
 from .listing import ListedSound, list_sounds, read_ids, read_speakers
-from .mfcc import mfcc, with_slopes
+from .mfcc import log_mel, mel_centres, mfcc, with_slopes
 from .phones import (
     PHONES,
     Segment,
@@ -31,6 +31,8 @@ __all__ = [
     "label_count",
     "labels_from_segments",
     "list_sounds",
+    "log_mel",
+    "mel_centres",
     "mfcc",
     "open_corpus",
     "read_frame_labels",

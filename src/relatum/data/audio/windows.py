@@ -48,14 +48,22 @@ class Windows:
         return len(self.start)
 
     def read(
-        self, rows: Int64[Tensor, " b"], generator: torch.Generator | None = None
-    ) -> Float[Tensor, "b length"]:
+        self,
+        rows: Int64[Tensor, " b"],
+        generator: torch.Generator | None = None,
+        own: slice = slice(None),
+    ) -> Float[Tensor, "o length"]:
         """The samples of some windows; with a generator each is shifted at random.
 
         The shift is uniform over whole samples from 0 to the rest of its utterance, so that over
         many epochs every sample is seen.
+
+        Args:
+            rows: Of a batch.
+            generator: Draws a shift for each row.
+            own: Which of the rows are read; the shifts are those that all of them would have.
         """
-        return self.read_at(rows, self.first_samples(rows, generator))
+        return self.read_at(rows[own], self.first_samples(rows, generator)[own])
 
     def first_samples(
         self, rows: Int64[Tensor, " b"], generator: torch.Generator | None = None

@@ -23,6 +23,7 @@ from ...models import average_running_statistics
 from ...penalty import gradient_penalty
 from ...scores import MovingMoments, Statistics
 from ...training import EmbeddingBank, StepOutput
+from ..continuing import own_share
 from .build import Networks
 
 __all__ = ["ContrastiveStep"]
@@ -73,7 +74,7 @@ class ContrastiveStep:
         generator = torch.Generator().manual_seed(seed)
         rows = rows.to(self.images.device)
         draws = [self.augmentation.draw(len(rows), generator) for _ in range(1 + self.positives)]
-        own = _share(len(rows), self.group)
+        own = own_share(len(rows), self.group)
         images, mine = self.images[rows[own]], [each[own] for each in draws]
         parts = self._parts(len(rows), len(images))
         contrast = self._from_moments if self.moments_only or self.past else self._from_scores
@@ -284,11 +285,6 @@ class _Seen:
     y: Tensor
     scores: Callable[[], Scores]
     statistics: Statistics | None = None
-
-
-def _share(rows: int, group: Group) -> slice:
-    """The rows of a batch that belong to this process: consecutive, as even as can be."""
-    return slice(rows * group.rank // group.size, rows * (group.rank + 1) // group.size)
 
 
 @contextmanager

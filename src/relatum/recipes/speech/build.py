@@ -15,6 +15,7 @@ from ...critics import DotProduct
 from ...data.audio import Corpus, Windows, cut_windows, list_sounds, open_corpus
 from ...data.audio import read_ids as read_id_file
 from ...data.audio import read_speakers as read_speaker_file
+from ...distributed import ALONE, Group
 from ...losses import ContrastiveLoss
 from ...models import SpeechNetwork, SpeechSizes
 from ...objectives import OBJECTIVES
@@ -62,6 +63,9 @@ def resolve(settings: TrainSpeech) -> TrainSpeech:
     for name, value in given.items():
         if value is not None and name not in known:
             raise SettingsError(f"objective {settings.objective!r} has no parameter {name}")
+    if settings.penalty is not None and settings.objective != "wpc":
+        raise SettingsError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
+    penalty = 10.0 if settings.objective == "wpc" and settings.penalty is None else settings.penalty
     defaults = {name: known[name].default for name in given if name in known}
     if settings.objective == "rpc":
         defaults["beta"] = _BETA
@@ -72,7 +76,8 @@ def resolve(settings: TrainSpeech) -> TrainSpeech:
         sizes_of(settings)
     except ValueError as error:
         raise SettingsError(str(error)) from None
-    return dataclasses.replace(settings, temperature=settings.temperature or natural, **decided)
+    temperature = settings.temperature or natural
+    return dataclasses.replace(settings, temperature=temperature, penalty=penalty, **decided)
 
 
 def sizes_of(settings: TrainSpeech) -> SpeechSizes:
@@ -102,16 +107,20 @@ def sizes_of(settings: TrainSpeech) -> SpeechSizes:
     )
 
 
-def build_networks(settings: TrainSpeech) -> SpeechNetworks:
-    """New networks of a run, with the weights that its seed gives; settings must be resolved."""
+def build_networks(settings: TrainSpeech, group: Group = ALONE) -> SpeechNetworks:
+    """New networks of a run, with the weights that its seed gives; settings must be resolved.
+
+    Args:
+        settings: Of the run.
+        group: The processes that share its batches.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         network = SpeechNetwork(sizes_of(settings), settings.window)
     names = [name for name in ("alpha", "beta", "gamma") if getattr(settings, name) is not None]
     objective = OBJECTIVES[settings.objective](**{name: getattr(settings, name) for name in names})
-    return SpeechNetworks(
-        network, ContrastiveLoss(objective, DotProduct(settings.temperature or 1.0))
-    )
+    critic = DotProduct(settings.temperature or 1.0)
+    return SpeechNetworks(network, ContrastiveLoss(objective, critic, group=group))
 
 
 def load_corpus(

@@ -80,7 +80,12 @@ def split_of(
 
 
 def phone_probe(
-    data: ProbeSet, labels: Sequence[Int64[np.ndarray, " t"]], names: Sequence[str], seed: int
+    data: ProbeSet,
+    labels: Sequence[Int64[np.ndarray, " t"]],
+    names: Sequence[str],
+    seed: int,
+    *,
+    keep_scores: bool = False,
 ) -> ProbeResult:
     """Linear, on every labelled frame; accuracy over frames.
 
@@ -99,7 +104,7 @@ def phone_probe(
     named = np.array(names)[y]
     found = linear_probe(
         x[train], named[train], x[test], named[test], seed=seed, regularisation=penalty,
-        tolerance=1e-3, max_iter=300,
+        tolerance=1e-3, max_iter=300, keep_scores=keep_scores,
     )  # fmt: skip
     return replace(found, probe="phones, every frame")
 
@@ -138,14 +143,16 @@ def speaker_probes(
         frames: Of a window.
         seed: Of the folds.
         in_time: Train on the first three quarters of the windows of each utterance, test on the
-            rest. This is *easier* than another recording: room and microphone are the same.
+            rest; an utterance of one window is trained on alone. This is *easier* than another
+            recording: room and microphone are the same.
 
     Raises:
         ValueError: If a speaker that is tested was never trained.
     """
-    windows, speakers, held_out = [], [], []
+    windows, speakers, held_out, single = [], [], [], 0
     for x, speaker, test in zip(data.features, data.speakers, data.test, strict=True):
         parts = [x[i : i + frames].mean(0) for i in range(0, len(x) - frames + 1, frames)]
+        single += len(parts) < 2
         windows += parts
         speakers += [speaker] * len(parts)
         # A recording of one window has no second to judge by: it is only trained on.
@@ -166,7 +173,10 @@ def speaker_probes(
                 "with a split by utterance, or in time"
             )
         result = linear_probe(x[~test], y[~test], x[test], y[test], seed=seed)
-        found.append(replace(result, probe=name))
+        notes = result.warnings
+        if in_time and single:
+            notes += (f"{single} of {len(data.speakers)} utterances have one window or none",)
+        found.append(replace(result, probe=name, warnings=notes))
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from ...data.audio import CHANNELS
 from ...models.speech import CONTEXTS, PREDICTORS
@@ -14,10 +13,7 @@ from ...scores import SCOPES
 from ...settings import check_choices, check_seed, choice
 from ...training import OPTIMIZERS
 
-__all__ = ["SPEECH_OBJECTIVES", "TrainSpeech"]
-
-# WPC's penalty is a gradient through samples and a recurrent network; it is not offered here.
-SPEECH_OBJECTIVES: Final = tuple(name for name in OBJECTIVES if name != "wpc")
+__all__ = ["TrainSpeech"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,7 @@ class TrainSpeech:
     """Bring each window to mean 0 and variance 1. Samples as they are, in [-1, 1], are so small
     beside the first convolution's offsets that training hardly begins."""
 
-    objective: str = choice("rpc", SPEECH_OBJECTIVES)
+    objective: str = choice("rpc", tuple(OBJECTIVES))
     """What is maximised for each look-ahead; the loss is their sum. `relatum objectives` explains
     each."""
 
@@ -79,6 +75,10 @@ class TrainSpeech:
 
     gamma: float | None = None
     """RPC: penalty on squared negative scores. Default 1."""
+
+    penalty: float | None = None
+    """WPC: weight of the one-sided gradient penalty that keeps the score 1-Lipschitz in the samples
+    of a window, as the network sees them. A step then takes several times as long. Default 10."""
 
     temperature: float | None = None
     """Divides the inner product of prediction and frame. Default: the square root of --frame-dim
@@ -133,7 +133,8 @@ class TrainSpeech:
     """Zeros on each side before each convolution."""
 
     batch_size: int = 8
-    """Windows of a batch: negatives come from them, so this changes the task."""
+    """Windows of a batch, on all processes together: negatives come from them, so this changes the
+    task."""
 
     epochs: float = 200.0
     """Passes over the windows, each shifted at random within its recording."""
@@ -199,7 +200,7 @@ class TrainSpeech:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be a positive number, got {value}")
-        for name in ("weight_decay", "warmup_epochs"):
+        for name in ("weight_decay", "warmup_epochs", "penalty"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < math.inf:
                 raise ValueError(f"{name} must be at least 0, got {value}")

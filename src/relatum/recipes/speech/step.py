@@ -6,14 +6,17 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from ...base import CrossEntropyObjective, InformationObjective, Scores
 from ...data.audio import Windows, unit_windows
 from ...diagnostics import effective_rank
+from ...distributed import Group
+from ...penalty import gradient_penalty
 from ...scores import draw_negatives, look_ahead
 from ...training import StepOutput
+from ..continuing import own_share
 from .build import SpeechNetworks
 
 __all__ = ["PredictionStep"]
@@ -23,13 +26,18 @@ __all__ = ["PredictionStep"]
 class PredictionStep:
     r"""The loss of a batch of windows: :math:`\sum_k -J_k`, one objective for each look-ahead k.
 
+    On several processes each takes its share of the windows, shifted as one process would shift
+    them. Negatives are drawn from the windows of all, whose frames are gathered: loss and gradient
+    are those of one process with all windows, but for dropout, which each process draws for itself.
+
     Attributes:
-        networks: Network and loss.
+        networks: Network and loss; the loss knows the processes.
         windows: All training windows; those of a batch are read here.
         negatives: Frames drawn for each anchor.
         scope: Where they are drawn from.
         exclude_positive: Whether draws at the place of the positive are left out.
         normalize: Whether windows are brought to mean 0 and variance 1.
+        penalty: Weight of WPC's gradient penalty, or None.
     """
 
     networks: SpeechNetworks
@@ -38,12 +46,19 @@ class PredictionStep:
     scope: str = "any"
     exclude_positive: bool = False
     normalize: bool = False
+    penalty: float | None = None
+
+    @property
+    def group(self) -> Group:
+        """The processes that share a batch."""
+        return self.networks.loss.group
 
     def __call__(self, rows: Int64[Tensor, " n"], seed: int) -> StepOutput:
         """The loss of these windows, shifts and negatives drawn from `seed`."""
         generator = torch.Generator().manual_seed(seed)
         device = next(self.networks.network.parameters()).device
-        samples = self.windows.read(rows, generator).to(device)
+        own = own_share(len(rows), self.group)
+        samples = self.windows.read(rows, generator, own).to(device)
         if self.normalize:
             samples = unit_windows(samples)
         frames, contexts = self.networks.network(samples)
@@ -60,23 +75,64 @@ class PredictionStep:
             self.networks.loss.critic,
             predictions,
             frames,
-            drawn,
+            drawn[own],
             exclude_positive=self.exclude_positive,
+            group=self.group,
         )
         loss = torch.stack([self.networks.loss.from_scores(each) for each in scores]).sum()
+        extra: dict[str, float | None] = {}
+        if self.penalty:
+            excess = self._excess(samples, len(rows), own, generator)
+            extra["gradient_penalty"] = float(excess.detach())
+            loss = loss + self.penalty * excess
         return StepOutput(
             loss,
-            terms=lambda: self._terms(scores),
-            readings=lambda: self._readings(scores, contexts),
+            terms=lambda: {**self._terms(scores), **extra},
+            readings=lambda: {**self._readings(scores, contexts), **extra},
             finish=lambda: None,
         )
+
+    def _excess(
+        self, samples: Float[Tensor, "o s"], n: int, own: slice, generator: torch.Generator
+    ) -> Tensor:
+        r"""WPC's penalty, on the windows and on interpolates between two of them.
+
+        .. math:: \max(0, \|\nabla_x f_k(c_t(x), z_{t+k}(x))\|_2 - 1)^2
+
+        with the gradient in *all samples* x of the window, past and to come, as the network sees
+        them (after normalisation), through encoder, recurrence and predictor. f is the score in the
+        loss, of the positive at one anchor t of each window and one look-ahead k of all, drawn
+        anew in each step: an unbiased draw of the mean over all positives, which would cost as many
+        backward passes as there are.
+        """
+        network = self.networks.network
+        k = int(torch.randint(len(network.predictors), (), generator=generator))
+        other = torch.randperm(n, generator=generator)[own]
+        share = torch.rand(n, 1, generator=generator)[own].to(samples)
+        places = torch.rand(2, n, generator=generator)[:, own].flatten()
+        mixed = torch.lerp(samples, self.group.gather(samples)[other.to(samples.device)], share)
+
+        def score(past: Tensor, rest: Tensor) -> Tensor:
+            frames, contexts = network(torch.cat([past, rest], 1))
+            predictions = network.predict(contexts, only=k)[0]
+            row = torch.arange(len(frames), device=frames.device)
+            t = (places * predictions.shape[1]).long().to(frames.device)
+            found: Tensor = self.networks.loss.critic(predictions[row, t], frames[row, t + k + 1])
+            return found
+
+        # The norm over two parts is that over the whole, wherever it is cut. cuDNN's recurrence
+        # has no second derivative.
+        parts = torch.cat([samples, mixed]).tensor_split(2, dim=1)
+        with torch.backends.cudnn.flags(enabled=False):
+            excess = gradient_penalty(score, *parts)
+        return self.group.sum(excess * len(samples)) / n
 
     @torch.no_grad()
     def _terms(self, scores: list[Scores]) -> dict[str, float | None]:
         """What the objective saw, for the message about a loss that is not finite."""
         moments = [each.negatives.moments() for each in scores]
         return {
-            "mean positive score": _mean([each.positives.mean() for each in scores]),
+            "mean positive score": _mean([each.average(each.positives) for each in scores]),
             "mean negative score": _mean([each.mean for each in moments]),
             "mean squared negative score": _mean([each.mean_square for each in moments]),
         }
@@ -103,7 +159,7 @@ class PredictionStep:
             "contrastive_accuracy": _mean(wins),
             "accuracy_first": float(wins[0]),
             "accuracy_last": float(wins[-1]),
-            "effective_rank": float(effective_rank(contexts.flatten(0, 1))),
+            "effective_rank": float(effective_rank(self.group.gather(contexts).flatten(0, 1))),
         }
 
 
