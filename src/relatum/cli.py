@@ -86,6 +86,9 @@ COMMANDS: Final[dict[str, Command]] = {
     "reproduce stability": Command(
         "recipes.stability", "Stability", "main", "which objectives run away, and why"
     ),
+    "reproduce vision-table": Command(
+        "recipes.vision_table", "VisionTable", "main", "every objective on CIFAR and STL-10"
+    ),
     "reproduce batch-size": Command(
         "recipes.batch_size", "BatchSize", "main", "accuracy against the size of the batch"
     ),

@@ -85,7 +85,7 @@ points = st.lists(
 
 @given(points)
 def test_a_slope_is_the_textbook_one(rows):
-    """Sums in plain loops; the quantile of t for 1 to 10 degrees of freedom from a printed table."""
+    """Sums in plain loops; quantiles of t for 1 to 10 degrees of freedom from a printed table."""
     quantile = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228]
     n = len(rows)
     mx, my = sum(x for x, _ in rows) / n, sum(y for _, y in rows) / n

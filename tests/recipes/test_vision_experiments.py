@@ -92,24 +92,46 @@ def test_every_objective_sees_the_same_but_for_its_formula():
     assert all(each == rest[0] for each in rest)
 
 
+def plain_gradient(networks, views, critic, alpha, weights):
+    """The gradient of -J(alpha, 0.001, 1) from the whole matrix of scores, in float64."""
+    z = networks.head(networks.encoder(views)).double()
+    if critic == "cosine":
+        z = z / z.norm(dim=1, keepdim=True)
+    scores, n = z @ z.T / 128, len(z) // 2
+    partner = torch.arange(2 * n).roll(n)
+    positives = scores[torch.arange(2 * n), partner]
+    others = torch.ones(2 * n, 2 * n, dtype=torch.bool)
+    others[torch.arange(2 * n), torch.arange(2 * n)] = False
+    others[torch.arange(2 * n), partner] = False
+    negatives = scores[others]
+    j = (positives - 0.0005 * positives**2).mean() - (alpha * negatives + negatives**2 / 2).mean()
+    found = torch.autograd.grad(-j, weights, allow_unused=True, retain_graph=True)
+    return torch.cat([each.flatten() for each in found if each is not None]).double(), z, positives
+
+
 @pytest.mark.parametrize(("critic", "offset"), [("dot", False), ("dot", True), ("cosine", False)])
-def test_alpha_moves_the_gradient_only_where_embeddings_need_not_sum_to_zero(critic, offset):
-    """The mean negative score of the released head is a 1 / (2N − 2) sum over positives."""
+def test_the_share_of_alpha_is_that_of_the_whole_matrix(critic, offset):
     settings = settings_of(
         "cpu", objective="rpc", critic=critic, temperature=128.0, beta=0.001, gamma=1.0,
-        projection_offset=offset, encoder="conv-small", data="digits",
+        projection_offset=offset, encoder="conv-small", augmentation="none", data="digits",
     )  # fmt: skip
     settings = resolve(settings, 1000)
     networks = build_networks(settings)
     if offset:
-        last = networks.head.layers[-1]
-        torch.nn.init.constant_(last.bias, 0.5)
-    pixels = torch.randint(0, 256, (64, 3, 16, 16), dtype=torch.uint8)
-    share = alpha_share(networks, settings, pixels)
+        torch.nn.init.constant_(networks.head.layers[-1].bias, 0.5)
+    pixels = torch.randint(0, 256, (16, 3, 16, 16), dtype=torch.uint8)
+    found = alpha_share(networks, settings, pixels)
+    views = torch.cat([pixels, pixels]).float() / 255
+    weights = [p for part in networks[:2] for p in part.parameters()]
+    zero, z, positives = plain_gradient(networks, views, critic, 0.0, weights)
+    one, _, _ = plain_gradient(networks, views, critic, 1.0, weights)
+    assert found == pytest.approx(float((one - zero).norm() / zero.norm()), rel=1e-3)
     if critic == "dot" and not offset:
-        assert share < 3 / (2 * 64 - 2)
-    else:
-        assert share > 0.2
+        # Embeddings sum to zero: alpha speaks only of positives and norms, 1 / (2N - 2) as loudly.
+        rest = (z.square().sum(1).mean() / 128 + positives.mean()) / (2 * 16 - 2)
+        small = torch.autograd.grad(-rest, weights, allow_unused=True)
+        small = torch.cat([each.flatten() for each in small if each is not None]).double()
+        assert torch.allclose(one - zero, small, atol=1e-5 * float(zero.norm()))
 
 
 def test_relative_parameters_say_what_alpha_does(images, tiny, tmp_path):

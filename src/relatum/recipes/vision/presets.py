@@ -40,6 +40,10 @@ PAPER_CRITIC: Final[dict[str, dict[str, Any]]] = {
     for name in OBJECTIVES
 }
 
+_LAYOUTS: Final = {
+    "cifar-10-batches-py": "cifar10", "cifar-100-python": "cifar100", "stl10_binary": "stl10",
+}  # fmt: skip
+
 # Settings that a result does not depend on: where things are, and what is written when.
 _FREE: Final = set(
     "data out resume dry_run log_every checkpoint_every tensorboard workers download threads"
@@ -62,10 +66,18 @@ def cell(name: str, settings: TrainImages, **more: Any) -> Cell:
     return Cell(name, {**more, **plan}, steps)
 
 
+def source_of(folder: Path) -> str:
+    """The folder as the setting ``data`` names it: torchvision's layouts by their data set."""
+    for inside, name in _LAYOUTS.items():
+        if (folder / inside).exists():
+            return f"{name}:{folder}"
+    return str(folder)
+
+
 def training_of(plan: Mapping[str, Any], data: Path, out: Path) -> TrainImages:
     """The settings that a cell's plan stands for."""
     known = {key: plan[key] for key in asdict(TrainImages()) if key in plan}
     return TrainImages(
-        **known, data=str(data), out=out, threads=1 if plan["device"] == "cpu" else None,
+        **known, data=source_of(data), out=out, threads=1 if plan["device"] == "cpu" else None,
         tensorboard=False, log_every=2 if plan["batch_size"] >= 512 else 10,
     )  # fmt: skip

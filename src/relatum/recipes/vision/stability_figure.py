@@ -38,5 +38,7 @@ def stability_svg(groups: Mapping[tuple[str, str, str], list[Record]], path: Pat
         axis.set_title(title, loc="left", fontsize=9)
         axis.set_xlabel("step")
     axes[0][0].set_ylabel("loss, nats (× = not finite)")
-    axes[0][1].legend(frameon=False, fontsize=8, ncols=2)
+    for axis in axes[0]:
+        if axis.lines:
+            axis.legend(frameon=False, fontsize=8, ncols=2)
     save_svg(figure, path)
