@@ -79,7 +79,7 @@ def test_the_verdict_on_stability_asks_for_both_sides(cpc_end, says):
     records = {f"{name}-cosine-0.5-0": fake(name, "cosine", None) for name in ("dv", "cpc")}
     for name, end in (("dv", 7), ("nwj", 0), ("cpc", cpc_end), ("rpc", None)):
         records[f"{name}-dot-8-0"] = fake(name, "dot", end)
-    text = write_stability_page(Stability(preset="cpu"), records, 1)
+    text = write_stability_page(records, page=None, command="c", jobs=1)
     assert says in text
     assert "DV at step 7" in text
 

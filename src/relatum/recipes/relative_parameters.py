@@ -70,7 +70,9 @@ def main(settings: RelativeParameters, console: Console | None = None) -> dict[s
     records, jobs = carry_out(
         settings, "relative-parameters", settings.preset, every, work, console
     )
-    console.out(write_parameters_page(settings, records, jobs), highlight=False)
+    command = f"relatum reproduce relative-parameters --preset {settings.preset}"
+    text = write_parameters_page(records, page=settings.page, command=command, jobs=jobs)
+    console.out(text, highlight=False)
     return records
 
 

@@ -71,7 +71,9 @@ def main(settings: SpeechTable, console: Console | None = None) -> dict[str, Rec
     every = cells_of(settings, folder)
     work = partial(run_cell, data=folder.path)
     records, jobs = carry_out(settings, "speech-table", settings.preset, every, work, console)
-    console.out(write_table_page(settings, records, jobs), highlight=False)
+    command = f"relatum reproduce speech-table --preset {settings.preset}"
+    text = write_table_page(records, page=settings.page, command=command, jobs=jobs)
+    console.out(text, highlight=False)
     return records
 
 

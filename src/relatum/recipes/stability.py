@@ -69,7 +69,9 @@ def main(settings: Stability, console: Console | None = None) -> dict[str, Recor
     work = partial(train_cell, data=found_data(settings.data, "cifar10"))
     every = cells_of(settings)
     records, jobs = carry_out(settings, "stability", settings.preset, every, work, console)
-    console.out(write_stability_page(settings, records, jobs), highlight=False)
+    command = f"relatum reproduce stability --preset {settings.preset}"
+    text = write_stability_page(records, page=settings.page, command=command, jobs=jobs)
+    console.out(text, highlight=False)
     return records
 
 

@@ -81,7 +81,9 @@ def main(settings: VisionTable, console: Console | None = None) -> dict[str, Rec
     }
     work = partial(run_cell, places=places)
     records, jobs = carry_out(settings, "vision-table", settings.preset, every, work, console)
-    console.out(write_vision_page(settings, records, jobs), highlight=False)
+    command = f"relatum reproduce vision-table --preset {settings.preset}"
+    text = write_vision_page(records, page=settings.page, command=command, jobs=jobs)
+    console.out(text, highlight=False)
     return records
 
 

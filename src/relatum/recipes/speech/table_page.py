@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from ...probes import paired_difference
 from ..experiments.cells import Record
@@ -46,14 +46,9 @@ rate; one is trained on phones and one on the speakers of the training side. Mea
 the 95 % t-interval over seeds of the training; MFCC have none."""
 
 
-class _Settings(Protocol):
-    preset: str
-    seeds: int
-    steps: int | None
-    page: Path | None
-
-
-def write_table_page(settings: _Settings, records: Mapping[str, Record], jobs: int) -> str:
+def write_table_page(
+    records: Mapping[str, Record], *, page: Path | None, command: str, jobs: int
+) -> str:
     """Writes the page if one is asked for; returns its table and findings as text."""
     values = {kind: {name: _values(records, kind, name) for name in _COLUMNS} for kind in _ROWS}
     shown = table(
@@ -62,8 +57,7 @@ def write_table_page(settings: _Settings, records: Mapping[str, Record], jobs: i
          for kind, title in _ROWS.items()],
     )  # fmt: skip
     findings = "\n".join(f"* {line}" for line in _findings(values))
-    if settings.page is not None:
-        command = f"relatum reproduce speech-table --preset {settings.preset}"
+    if page is not None:
         sections = [
             "# Speech: the paper's table, measured again",
             origin(command, records, jobs),
@@ -78,7 +72,7 @@ def write_table_page(settings: _Settings, records: Mapping[str, Record], jobs: i
             _published(),
         ]
         numbers = {"command": command, "values": values, "cells": dict(records)}
-        write_page(settings.page, sections, numbers)
+        write_page(page, sections, numbers)
     return f"{shown}\n\n{findings}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from ...probes import paired_difference
 from ..experiments.cells import Record
@@ -35,12 +35,6 @@ nothing speaks of negatives at all. They are run as they are; a loss that is not
 training, and the last checkpoint before is measured."""
 
 
-class _Settings(Protocol):
-    preset: str
-    seeds: int
-    page: Path | None
-
-
 class Point(NamedTuple):
     """Where a cell stands in the grid of a head."""
 
@@ -53,16 +47,17 @@ class Point(NamedTuple):
 Points = Mapping[Point, list[Record]]
 
 
-def write_parameters_page(settings: _Settings, records: Mapping[str, Record], jobs: int) -> str:
+def write_parameters_page(
+    records: Mapping[str, Record], *, page: Path | None, command: str, jobs: int
+) -> str:
     """Writes the page and its figure if asked for; returns tables and findings as text."""
     points = _points(records)
     tables = "\n\n".join(f"### {HEADS[head]}\n\n{_grid(points, head)}" for head in HEADS)
     findings = "\n".join(f"* {line}" for line in _findings(points))
-    if settings.page is not None:
+    if page is not None:
         from .parameters_figure import parameters_svg  # matplotlib is slow to load, and an extra
 
-        command = f"relatum reproduce relative-parameters --preset {settings.preset}"
-        figure = settings.page.with_suffix(".svg")
+        figure = page.with_suffix(".svg")
         parameters_svg({point: _accuracies(found) for point, found in points.items()}, figure)
         sections = [
             "# Relative parameters: the paper's figure 2, for three heads",
@@ -78,7 +73,7 @@ def write_parameters_page(settings: _Settings, records: Mapping[str, Record], jo
             "## Why",
             _WHY,
         ]
-        write_page(settings.page, sections, {"command": command, "cells": dict(records)})
+        write_page(page, sections, {"command": command, "cells": dict(records)})
     return f"{tables}\n\n{findings}"
 
 

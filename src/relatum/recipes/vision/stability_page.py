@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ..experiments.cells import Record
 from ..experiments.page import origin, table, write_page
@@ -28,13 +28,9 @@ and scaling the embeddings changes nothing. Nothing can overflow, so nothing doe
 published figure shows DV and NWJ run to NaN, the scores cannot have been cosines."""
 
 
-class _Settings(Protocol):
-    preset: str
-    seeds: int
-    page: Path | None
-
-
-def write_stability_page(settings: _Settings, records: Mapping[str, Record], jobs: int) -> str:
+def write_stability_page(
+    records: Mapping[str, Record], *, page: Path | None, command: str, jobs: int
+) -> str:
     """Writes the page and its figure if asked for; returns table and findings as text."""
     groups = _groups(records)
     shown = table(
@@ -43,11 +39,10 @@ def write_stability_page(settings: _Settings, records: Mapping[str, Record], job
         [_row(*key, found) for key, found in groups.items()],
     )  # fmt: skip
     findings = "\n".join(f"* {line}" for line in _findings(groups))
-    if settings.page is not None:
+    if page is not None:
         from .stability_figure import stability_svg  # matplotlib is slow to load, and an extra
 
-        command = f"relatum reproduce stability --preset {settings.preset}"
-        figure = settings.page.with_suffix(".svg")
+        figure = page.with_suffix(".svg")
         stability_svg(groups, figure)
         first = next(iter(records.values()))["plan"]
         sections = [
@@ -66,7 +61,7 @@ def write_stability_page(settings: _Settings, records: Mapping[str, Record], job
             "## Why",
             _WHY,
         ]
-        write_page(settings.page, sections, {"command": command, "cells": dict(records)})
+        write_page(page, sections, {"command": command, "cells": dict(records)})
     return f"{shown}\n\n{findings}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ...probes import paired_difference
 from ..experiments.cells import Record
@@ -25,17 +25,13 @@ _PUBLISHED: Final = {
 }
 
 
-class _Settings(Protocol):
-    preset: str
-    seeds: int
-    page: Path | None
-
-
 Row = tuple[str, str]
 Values = Mapping[Row, Mapping[str, list[float]]]
 
 
-def write_vision_page(settings: _Settings, records: Mapping[str, Record], jobs: int) -> str:
+def write_vision_page(
+    records: Mapping[str, Record], *, page: Path | None, command: str, jobs: int
+) -> str:
     """Writes the page if one is asked for; returns its table and findings as text."""
     values = _values(records)
     header = ["data, network", *(name.upper() if len(name) < 4 else name for name in _KINDS)]
@@ -45,8 +41,7 @@ def write_vision_page(settings: _Settings, records: Mapping[str, Record], jobs: 
          for (data, network), of in values.items()],
     )  # fmt: skip
     findings = "\n".join(f"* {line}" for line in _findings(values))
-    if settings.page is not None:
-        command = f"relatum reproduce vision-table --preset {settings.preset}"
+    if page is not None:
         published = [
             [f"{data}, {network}", *(f"{number:.2f}" for number in numbers)]
             for (data, network), numbers in _PUBLISHED.items()
@@ -66,7 +61,7 @@ def write_vision_page(settings: _Settings, records: Mapping[str, Record], jobs: 
             "recalled from the paper, not checked against it.",
             table(header[:-1], published),
         ]
-        write_page(settings.page, sections, {"command": command, "cells": dict(records)})
+        write_page(page, sections, {"command": command, "cells": dict(records)})
     return f"{shown}\n\n{findings}"
 
 
