@@ -60,6 +60,16 @@ def test_cells_of_other_settings_are_refused_by_name(tmp_path):
         finish([Cell("c-1", {"value": 5})], tmp_path, note, jobs=1, console=QUIET)
 
 
+def test_a_newer_setting_at_its_default_changes_nothing(tmp_path):
+    finish(cells(1), tmp_path, note, jobs=1, console=QUIET)
+    newer = {"value": 1, "turbo": False}
+    cell = Cell("c-1", newer, defaults={"value": 7, "turbo": False})
+    assert finish([cell], tmp_path, note, jobs=1, console=QUIET)["c-1"]["measures"]["value"] == 1
+    with pytest.raises(RunError, match="turbo: False -> True"):
+        finish([Cell("c-1", newer | {"turbo": True}, defaults=newer)], tmp_path, note, jobs=1,
+               console=QUIET)  # fmt: skip
+
+
 def test_a_damaged_cell_is_named(tmp_path):
     finish(cells(1), tmp_path, note, jobs=1, console=QUIET)
     (tmp_path / "cells" / "c-1.json").write_text('{"plan": ')

@@ -70,7 +70,7 @@ def fake(objective, critic, end):
     return {
         "plan": TINY | {"image_size": 8}, "created": "2026-01-01", "seconds": 1.0,
         "measures": {"linear": 0.5, "knn": 0.4},
-        "training": {"nonfinite_step": end, "curve": [[1, 2.0, 1.0]]},
+        "training": {"nonfinite_step": end, "nonfinite_terms": None, "curve": [[1, 2.0, 1.0]]},
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from .experiments.running import carry_out
 from .experiments.settings import Experiment
 from .images.resolve import found_device
 from .speech.experiment import PRESETS, SpeechFolder, settings_of
-from .speech_table import FREE, run_cell
+from .speech_table import DEFAULTS, FREE, run_cell
 
 __all__ = ["SpeechBatchSize", "main"]
 
@@ -100,5 +100,6 @@ def cells_of(settings: SpeechBatchSize, folder: SpeechFolder) -> list[Cell]:
                 resolved = settings_of({**preset, **changed}, objective, seed, folder, **given)
                 plan = {key: v for key, v in asdict(resolved).items() if key not in FREE}
                 steps = resolved.steps or round(1260 / size * resolved.epochs)
-                found.append(Cell(f"{objective}-{size}-{seed}", {"kind": objective, **plan}, steps))
+                name = f"{objective}-{size}-{seed}"
+                found.append(Cell(name, {"kind": objective, **plan}, steps, DEFAULTS))
     return found

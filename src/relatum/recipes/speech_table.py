@@ -23,11 +23,13 @@ from .speech.features import mfcc_features
 from .speech.supervised import train_supervised
 from .speech.table_page import write_table_page
 
-__all__ = ["FREE", "SpeechTable", "main", "run_cell"]
+__all__ = ["DEFAULTS", "FREE", "SpeechTable", "main", "run_cell"]
 
 OBJECTIVES: Final = ("rpc", "cpc", "js")
 SUPERVISED: Final = ("supervised-phones", "supervised-speakers")
 FIXED: Final = ("mfcc13", "mfcc39")  # features without weights: one repetition is all there is
+
+DEFAULTS: Final = asdict(TrainSpeech())
 
 # Settings that a result does not depend on.
 FREE: Final = set(
@@ -90,7 +92,9 @@ def cells_of(settings: SpeechTable, folder: SpeechFolder) -> list[Cell]:
             plan = {key: v for key, v in asdict(resolved).items() if key not in FREE}
             trained = kind in OBJECTIVES or kind in SUPERVISED
             steps = resolved.steps or round(157 * resolved.epochs)  # a share of the bar, no more
-            found.append(Cell(f"{kind}-{seed}", {"kind": kind, **plan}, steps if trained else 0))
+            found.append(
+                Cell(f"{kind}-{seed}", {"kind": kind, **plan}, steps if trained else 0, DEFAULTS)
+            )
     return found
 
 

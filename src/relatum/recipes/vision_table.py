@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -103,7 +103,7 @@ def cells_of(settings: VisionTable) -> list[Cell]:
                 training = settings_of(settings.preset, objective=objective, seed=seed, **own)
                 name = f"{data}_{training.encoder}_{kind}_{seed}"
                 made = cell(name, training, set=data, kind=kind)
-                found.append(Cell(name, made.plan, 0 if kind == "untrained" else made.steps))
+                found.append(replace(made, steps=0) if kind == "untrained" else made)
     return found
 
 

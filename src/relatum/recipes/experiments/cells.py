@@ -42,11 +42,14 @@ class Cell:
         name: Unique in the experiment, and a file name: "rpc-0".
         plan: Everything that the record depends on; a finished cell with another plan is refused.
         steps: Updates of its training, 0 without one: the measure of the time it takes.
+        defaults: What settings are where nothing is said. A cell of an older version lacks the
+            newer settings: it was made with what is now their default.
     """
 
     name: str
     plan: Mapping[str, Any] = field(hash=False)
     steps: int = 0
+    defaults: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def path(self, folder: Path) -> Path:
         """Where its record is kept."""
@@ -112,9 +115,8 @@ def read_finished(cells: Sequence[Cell], folder: Path) -> dict[str, Record]:
         except ValueError as error:
             raise RunError(f"{path} is damaged ({error}); remove it") from None
         plan = json.loads(strict_json(cell.plan))
-        if record.get("plan") != plan:
-            old = record.get("plan") or {}
-            keys = [key for key in {**plan, **old} if plan.get(key) != old.get(key)]
+        old = json.loads(strict_json(cell.defaults)) | (record.get("plan") or {})
+        if keys := [key for key in plan if plan[key] != old.get(key)]:
             changed = "; ".join(f"{key}: {old.get(key)} -> {plan.get(key)}" for key in sorted(keys))
             raise RunError(f"{path} was made with other settings ({changed}); choose another --out")
         found[cell.name] = record

@@ -63,7 +63,7 @@ def cell(name: str, settings: TrainImages, **more: Any) -> Cell:
     plan = {key: value for key, value in asdict(settings).items() if key not in _FREE}
     rows = settings.limit or 50_000
     steps = settings.steps or round(settings.epochs * (rows // settings.batch_size))
-    return Cell(name, {**more, **plan}, steps)
+    return Cell(name, {**more, **plan}, steps, asdict(TrainImages()))
 
 
 def source_of(folder: Path) -> str:

@@ -18,8 +18,8 @@ _TITLES: Final = {("dot", "8"): "raw scores (dot / 8)", ("cosine", "0.5"): "cosi
 def stability_svg(groups: Mapping[tuple[str, str, str], list[Record]], path: Path) -> None:
     """One panel of raw scores, one of cosines; a cross marks the first loss that is not finite.
 
-    The loss is drawn, −J up to a constant, on a scale that is linear near zero and logarithmic
-    beyond.
+    The loss is drawn, −J up to a constant; where one runs away, on a scale that is linear near zero
+    and logarithmic beyond.
     """
     figure, axes = panels(2, width=4.6, height=3.2)
     for axis, (critic, title) in zip(axes[0], _TITLES.items(), strict=True):
@@ -34,7 +34,8 @@ def stability_svg(groups: Mapping[tuple[str, str, str], list[Record]], path: Pat
                 top = max([top, *losses])
                 if end is not None:
                     marked(axis, [end], [losses[-1] if losses else 10.0], colour)
-        axis.set_yscale("symlog", linthresh=10)
+        if top > 100:
+            axis.set_yscale("symlog", linthresh=10)
         axis.set_title(title, loc="left", fontsize=9)
         axis.set_xlabel("step")
     axes[0][0].set_ylabel("loss, nats (× = not finite)")

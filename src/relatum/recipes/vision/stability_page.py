@@ -15,17 +15,19 @@ __all__ = ["write_stability_page"]
 _NAMES: Final = {"dv": "DV", "nwj": "NWJ", "js": "JS", "cpc": "CPC", "rpc": "RPC"}
 
 _WHY: Final = """\
-*Raw scores.* J of DV is the mean positive score minus a log-mean-exp of the negatives: once \
-positives lie above negatives, scaling all scores up raises it without end, and its gradient does \
-not fade. The last scale of the projection head multiplies all scores, LARS does not adapt its \
-rate, and so it grows from step to step until the scores leave the range of floats. NWJ has an \
-exponential of the largest negative besides: a raw score of 88 overflows at once. CPC has its own \
-positive among the candidates and cannot exceed log K, so that its gradient fades; RPC's penalties \
-on squared scores pull back, with a gradient that is linear in the score.
+*Raw scores.* DV has one log-mean-exp over all negatives of the batch, so that its gradient falls \
+on the largest of some hundred thousand raw scores alone; NWJ has the exponential of that score \
+itself, and 89 is more than a 32-bit float can take. The last scale of the projection head \
+multiplies all scores, LARS does not adapt its rate, and a gradient that is the batch's largest \
+score steps past the optimum and farther past it at each step: the loss climbs (J falls) until \
+scores leave the range of floats. CPC averages a log-sum-exp over anchors, each bounded from \
+below by its own positive, and RPC and JS are plain means over pairs: with the same weights, rate \
+and scores their steps are small enough. Apart from that, J of DV has no upper end on a finite \
+batch, and J of CPC and RPC has one.
 
 *Cosines / 0.5.* A score lies in [−2, 2] whatever the weights: no exponential of it exceeds 7.4, \
 and scaling the embeddings changes nothing. Nothing can overflow, so nothing does: where the \
-published figure shows DV and NWJ run to NaN, the scores cannot have been cosines."""
+published figure shows DV and NWJ run to NaN, the scores cannot have been cosines / 0.5."""
 
 
 def write_stability_page(
@@ -56,8 +58,8 @@ def write_stability_page(
             shown,
             "*First loss that is not finite*: the step, counted from 0, whose loss or gradient was "
             "NaN or infinite; the training ends there, and the last checkpoint before (every 5 "
-            "steps) is measured. A dash: all steps done. Mean ± half of the 95 % t-interval over "
-            "seeds where there are several.",
+            "steps, 0 being the untrained network) is measured. A dash: all steps done. Mean ± "
+            "half of the 95 % t-interval over seeds where there are several.",
             "## Why",
             _WHY,
         ]
@@ -121,6 +123,14 @@ def _findings(groups: Groups) -> list[str]:
             + " for raw scores"
             + (", and cannot hold for cosines." if cosine and not fell_cosine else ".")
         )
+    for key, found in groups.items():
+        terms = [record["training"]["nonfinite_terms"] for record in found]
+        for each in (term for term in terms if term):
+            shown = ", ".join(
+                f"{name} {value:.3g}" for name, value in each.items()
+                if isinstance(value, int | float)
+            )  # fmt: skip
+            lines.append(f"Where {_NAMES[key[0]]} on {key[1]} / {key[2]} ended: {shown}.")
     return lines
 
 
