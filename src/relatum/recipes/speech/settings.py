@@ -78,7 +78,7 @@ class TrainSpeech:
 
     penalty: float | None = None
     """WPC: weight of the one-sided gradient penalty that keeps the score 1-Lipschitz in the samples
-    of a window, as the network sees them. A step then takes several times as long. Default 10."""
+    of a window, as the network sees them. A step takes three to five times as long. Default 10."""
 
     temperature: float | None = None
     """Divides the inner product of prediction and frame. Default: the square root of --frame-dim
