@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing.context import BaseContext
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
     "SkippedFile",
     "decode",
     "decode_image",
+    "worker_context",
 ]
 
 OnBadFile = Literal["error", "skip"]
@@ -260,18 +262,25 @@ def _each(items: Sequence[Item], size: int | None, workers: int) -> Iterator[Res
     if workers == 0:
         yield from (_try_decode(item, size) for item in items)
         return
-    # Not "fork": a forked child of a process with torch's threads running can deadlock.
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
-    # The server imports this module once for all its workers; elsewhere each does so by itself.
-    context.set_forkserver_preload([__name__])
     chunks = [(items[start : start + _CHUNK], size) for start in range(0, len(items), _CHUNK)]
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, mp_context=worker_context()) as pool:
         try:
             for results in pool.map(_decode_chunk, chunks):
                 yield from results
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def worker_context() -> BaseContext:
+    """How processes that decode are started.
+
+    Not by "fork": a forked child of a process with torch's threads running can deadlock.
+    """
+    methods = multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    # The server imports what they need once for all workers; elsewhere each does so by itself.
+    context.set_forkserver_preload([f"{__package__}.streamed"])
+    return context
 
 
 def _decode_chunk(job: tuple[Iterable[Item], int | None]) -> list[Result]:

@@ -8,7 +8,6 @@ out of the whole image already, as published, and what is left are flips, colour
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from .augment import Augmentation, Draws
 from .decoding import DataError, Item, cut, open_rgb
-from .images import Encoded
+from .images import Encoded, worker_context
 
 __all__ = ["Frames", "InMemory", "PixelSource", "Request", "Streamed"]
 
@@ -179,12 +178,10 @@ class Streamed:
         options: dict[str, Any] = {}
         if self.workers:
             chunks = -(-len(self._next.rows) // _CHUNK) if self._next else 1
-            methods = multiprocessing.get_all_start_methods()
             options = {
                 "num_workers": self.workers,
                 "prefetch_factor": max(2, -(-_AHEAD * chunks // self.workers)),
-                # Not "fork": a forked child of a process with torch's threads can deadlock.
-                "multiprocessing_context": "forkserver" if "forkserver" in methods else "spawn",
+                "multiprocessing_context": worker_context(),
                 "pin_memory": self.device.type == "cuda",
             }
         return DataLoader(
