@@ -30,6 +30,7 @@ def same(n, size=SIZE, **changes):
     """Draws that change nothing, except for `changes`."""
     still = Draws(
         boxes=torch.tensor([0, 0, size, size]).repeat(n, 1),
+        crop=torch.zeros(n, 22),
         flip=torch.zeros(n, dtype=torch.bool),
         order=torch.full((n, 4), NOTHING),
         factors=torch.tensor([1.0, 1.0, 1.0, 0.0]).repeat(n, 1),

@@ -567,5 +567,5 @@ def test_arguments_are_checked():
 
 def test_other_files_are_refused(tmp_path):
     (tmp_path / "a.csv").write_text("x")
-    with pytest.raises(DataError, match=r"neither \.npz nor \.parquet nor a folder"):
+    with pytest.raises(DataError, match=r"neither \.npz nor \.parquet nor \.tar nor a folder"):
         split(tmp_path / "a.csv")

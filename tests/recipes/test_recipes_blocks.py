@@ -8,7 +8,7 @@ from rich.console import Console
 from torch import nn
 
 from relatum import CPC, ContrastiveLoss, Cosine
-from relatum.data import POLICIES
+from relatum.data import POLICIES, InMemory
 from relatum.recipes.images import Networks, TrainImages, load_images, resolve
 from relatum.recipes.images.step import ContrastiveStep
 from relatum.recipes.train_images import main
@@ -27,7 +27,9 @@ def step(positives, micro=None):
     encoder, head = nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.Tanh()), nn.Linear(16, 6)
     networks = Networks(encoder, head, ContrastiveLoss(CPC(), Cosine(0.5), "block"))
     policy = POLICIES["simclr-cifar"](8)
-    return ContrastiveStep(networks, IMAGES, policy, micro_batch_size=micro, positives=positives)
+    return ContrastiveStep(
+        networks, InMemory(IMAGES), policy, micro_batch_size=micro, positives=positives
+    )
 
 
 def test_the_loss_is_that_of_mean_scores_of_views():

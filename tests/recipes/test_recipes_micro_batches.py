@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from relatum.data import POLICIES
+from relatum.data import POLICIES, Frames, InMemory
 from relatum.losses import ContrastiveLoss
 from relatum.objectives import OBJECTIVES
 from relatum.recipes.images import Networks, TrainImages, resolve
@@ -29,7 +29,9 @@ def step(objective, micro, *, norm=False, dropout=0.0, temperature=0.5, penalty=
     )
     networks = Networks(encoder, nn.Linear(16, 6), loss)
     policy = POLICIES["simclr-cifar"](8)
-    return ContrastiveStep(networks, IMAGES, policy, penalty=penalty, micro_batch_size=micro)
+    return ContrastiveStep(
+        networks, InMemory(IMAGES), policy, penalty=penalty, micro_batch_size=micro
+    )
 
 
 def gradients(made, seed=5):
@@ -70,7 +72,7 @@ def test_batch_normalisation_and_dropout_are_replayed():
     generator = torch.Generator().manual_seed(5)
     draws = [plain.augmentation.draw(7, generator) for _ in range(2)]
     parts = [
-        plain._encode(IMAGES[ROWS[at]], *(each[at] for each in draws))
+        plain._encode(*(Frames(IMAGES[ROWS[at]], each[at]) for each in draws))
         for at in (slice(0, 2), slice(2, 4), slice(4, 7))
     ]
     x, y = (torch.cat(side) for side in zip(*parts, strict=True))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.laws import processes
 
-from relatum.data import POLICIES
+from relatum.data import POLICIES, InMemory
 from relatum.distributed import ALONE, Group, average_gradients
 from relatum.objectives import OBJECTIVES
 from relatum.recipes import train_images
@@ -62,7 +62,7 @@ def two_steps(rank, size, group=None):
         networks = build_networks(settings, group)
         parameters = [p for network in networks for p in network.double().parameters()]
         step = ContrastiveStep(
-            networks, IMAGES, Doubled(16), penalty=settings.penalty,
+            networks, InMemory(IMAGES), Doubled(16), penalty=settings.penalty,
             bank=EmbeddingBank(12, 6).double() if settings.queue_size else None,
             micro_batch_size=settings.micro_batch_size, moments_only=settings.moments_only,
             past=MovingMoments(6, settings.moment_decay) if settings.moment_decay else None,

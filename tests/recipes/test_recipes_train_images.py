@@ -363,23 +363,25 @@ def test_or_it_is_recorded(tmp_path, digits, monkeypatch):
 
 def test_the_penalty_does_not_mix_images_and_leaves_statistics_alone(digits):
     """The score of a pair, and so its gradient, is the same alone and in a batch."""
-    from relatum.data import POLICIES
+    from relatum.data import POLICIES, InMemory
     from relatum.recipes.images.step import ContrastiveStep
 
     settings = TrainImages(**TINY, objective="wpc", temperature=0.001)  # a steep critic
     networks = build_networks(resolve(settings, 120))
-    step = ContrastiveStep(networks, digits.train.pixels, POLICIES["crop-flip"](8), penalty=10.0)
+    step = ContrastiveStep(
+        networks, InMemory(digits.train.pixels), POLICIES["crop-flip"](8), penalty=10.0
+    )
     rows, images = torch.tensor([5, 2, 9, 7]), digits.train.pixels[[5, 2, 9, 7]]
     generator = torch.Generator().manual_seed(1)
     draws = [step.augmentation.draw(4, generator) for _ in range(2)]
     before = {k: v.clone() for k, v in networks.encoder.state_dict().items()}
-    found = step._excess(rows, draws, slice(0, 4), torch.Generator().manual_seed(3))
+    drawn = step._drawn(rows, 1)
+    found = step._excess(step.images.frames(drawn.request), drawn, 4)
     assert networks.encoder.training
     after = networks.encoder.state_dict()
     assert all(torch.equal(after[name], value) for name, value in before.items())
 
     # One pair at a time: the four pairs of views, then each mixed with another pair.
-    generator = torch.Generator().manual_seed(3)
     other, share = torch.randperm(4, generator=generator), torch.rand(4, generator=generator)
     views = [step.augmentation.apply(images, each) for each in draws]
     pairs = [(views[0][i], views[1][i]) for i in range(4)]

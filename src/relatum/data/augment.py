@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float, Int64, UInt8
@@ -31,6 +31,8 @@ class Draws:
 
     boxes: Int64[Tensor, "n 4"]
     """Top, left, height, width of the crop, pixels."""
+    crop: Float[Tensor, "n 22"]
+    """The uniform numbers behind `boxes`, for an image of another size."""
     flip: Bool[Tensor, " n"]
     """Mirrored left to right?"""
     order: Int64[Tensor, "n 4"]
@@ -52,6 +54,10 @@ class Draws:
     def __getitem__(self, rows: slice | Tensor) -> Draws:
         return Draws(**{field.name: getattr(self, field.name)[rows] for field in fields(self)})
 
+    def cropped(self, size: int) -> Draws:
+        """What is left to do for images that were cropped and resized to `size` already."""
+        return replace(self, boxes=torch.tensor([0, 0, size, size]).repeat(len(self), 1))
+
 
 @dataclass(frozen=True)
 class Augmentation:
@@ -63,6 +69,11 @@ class Augmentation:
     (multiplicative), contrast, saturation and hue in random order, clipped to [0, 1] after each;
     greyscale; blur. Resampling is bicubic with antialiasing, or bilinear where a rotation or shift
     is asked for.
+
+    Two things differ from the code behind Chen et al. (2020) and Tsai et al. (2021): every image
+    has a blur of its own strength, where theirs draws one for a batch of first or second views; and
+    the crop's aspect ratio is log-uniform, where theirs is uniform. As there, pixels stay in [0, 1]
+    and are not standardised by a mean and a deviation.
 
     Args:
         size: Side of the views, pixels.
@@ -163,7 +174,8 @@ class Augmentation:
         factors[3] = _between(u[:, 31], -self.hue, self.hue)
         radians = math.radians(self.rotate)
         return Draws(
-            boxes=self._draw_boxes(u[:, :22]),
+            boxes=self.crop_boxes(u[:, :22], self._side, self._side),
+            crop=u[:, :22],
             flip=u[:, 22] < self.flip,
             order=order,
             factors=torch.stack(factors, dim=1).float(),
@@ -173,26 +185,37 @@ class Augmentation:
             shift=_between(u[:, 36:38], -self.shift, self.shift).float(),
         )
 
-    def _draw_boxes(self, u: Float[Tensor, "n 22"]) -> Int64[Tensor, "n 4"]:
-        """Crops of square images as torchvision draws them, all tries at once."""
-        n, side = len(u), self._side
+    def crop_boxes(self, u: Float[Tensor, "n 22"], rows: int, columns: int) -> Int64[Tensor, "n 4"]:
+        """Crops of images of `rows` x `columns` pixels, drawn as torchvision does, all at once.
+
+        Args:
+            u: Uniform numbers, those of :attr:`Draws.crop`.
+            rows: Height of the images.
+            columns: Width of the images.
+
+        Returns:
+            Top, left, height, width of each; without `crop_area`, the centred square.
+        """
+        n = len(u)
         if self.crop_area is None:
-            return torch.tensor([0, 0, side, side]).repeat(n, 1)
-        area = side * side * _between(u[:, :_TRIES], *self.crop_area)
+            side = min(rows, columns)
+            box = [(rows - side) // 2, (columns - side) // 2, side, side]
+            return torch.tensor(box).repeat(n, 1)
+        area = rows * columns * _between(u[:, :_TRIES], *self.crop_area)
         low, high = self.crop_aspect
         aspect = _between(u[:, _TRIES : 2 * _TRIES], math.log(low), math.log(high)).exp()
         width = (area * aspect).sqrt().round().long()
         height = (area / aspect).sqrt().round().long()
-        fits = (width > 0) & (width <= side) & (height > 0) & (height <= side)
+        fits = (width > 0) & (width <= columns) & (height > 0) & (height <= rows)
         first = fits.long().argmax(dim=1, keepdim=True)
         found = fits.any(dim=1)
         # The fallback: the largest centred box whose aspect ratio is allowed.
-        spare_width = round(side * min(high, 1.0))
-        spare_height = round(side / max(low, 1.0))
+        spare_width = min(columns, round(rows * high))
+        spare_height = min(rows, round(columns / low))
         width = torch.where(found, width.gather(1, first).squeeze(1), spare_width)
         height = torch.where(found, height.gather(1, first).squeeze(1), spare_height)
-        top = torch.where(found, (u[:, 20] * (side - height + 1)).long(), (side - height) // 2)
-        left = torch.where(found, (u[:, 21] * (side - width + 1)).long(), (side - width) // 2)
+        top = torch.where(found, (u[:, 20] * (rows - height + 1)).long(), (rows - height) // 2)
+        left = torch.where(found, (u[:, 21] * (columns - width + 1)).long(), (columns - width) // 2)
         return torch.stack([top, left, height, width], dim=1)
 
     def apply(
@@ -265,8 +288,11 @@ class Augmentation:
         if self._moves:
             angle, shift = draws.angle.to(images.device), draws.shift.to(images.device)
             return resampling.rotate_crop_resize(images, boxes, flip, angle, shift)
-        if self.crop_area is None and self.flip == 0 and self._side == self.size:
-            return images.clone() if images.is_floating_point() else images.float().div_(255)
+        whole = torch.tensor([0, 0, self.size, self.size])
+        if self._side == self.size and bool((draws.boxes == whole).all()):
+            views = images.clone() if images.is_floating_point() else images.float().div_(255)
+            mirrored = flip.nonzero().squeeze(1)
+            return views.index_copy_(0, mirrored, views.index_select(0, mirrored).flip(-1))
         return resampling.crop_resize(images, boxes, flip, self.size)
 
 
@@ -280,14 +306,14 @@ def _between(u: Float[Tensor, " ..."], low: float, high: float) -> Float[Tensor,
 
 
 def _simclr(size: int) -> Augmentation:
-    """SimCLR on ImageNet: colour strength 1, blur."""
+    """SimCLR on ImageNet: colour strength c = 1 (0.8 c, 0.8 c, 0.8 c, 0.2 c), blur."""
     return Augmentation(
         size, brightness=0.8, contrast=0.8, saturation=0.8, hue=0.2, greyscale=0.2, blur=0.5
     )
 
 
 def _simclr_cifar(size: int) -> Augmentation:
-    """SimCLR on CIFAR: colour strength 1/2, no blur."""
+    """SimCLR on CIFAR: colour strength c = 1/2, no blur."""
     return Augmentation(size, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, greyscale=0.2)
 
 

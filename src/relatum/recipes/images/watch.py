@@ -99,4 +99,5 @@ def held_back(images: ImageTable, settings: TrainImages) -> tuple[ImageTable, Im
             "images or more; two are needed"
         )
     rest = np.setdiff1d(np.arange(len(images)), chosen)
-    return images.select(torch.from_numpy(rest)), images.select(torch.from_numpy(chosen))
+    train_on, watched = (images.select(torch.from_numpy(rows)) for rows in (rest, chosen))
+    return train_on, watched.held()

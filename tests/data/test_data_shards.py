@@ -1,0 +1,231 @@
+"""Tar shards, parquet to be streamed, and the layouts of Omniglot and CelebA."""
+
+import io
+import json
+import tarfile
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from relatum.data import DataError, load_splits
+from relatum.data.layouts import celeba, omniglot
+from relatum.data.parquet import list_parquet
+from relatum.data.tars import list_tars
+
+
+def png(value, size=4):
+    buffer = io.BytesIO()
+    Image.new("RGB", (size, size), (value, 0, 0)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def write_tar(path, files, mode="w"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, mode) as tar:
+        for name, content in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return path
+
+
+def sample(key, value, label, form="cls"):
+    text = str(label) if form == "cls" else json.dumps({"label": label, "other": [1, 2]})
+    return [(f"{key}.png", png(value)), (f"{key}.{form}", text.encode())]
+
+
+def reds(table):
+    return table.held().pixels[:, 0, 0, 0].tolist()
+
+
+# --- tar shards
+
+
+@pytest.mark.parametrize("form", ["cls", "json"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_shards_of_two_splits(tmp_path, form, stream):
+    for shard in range(2):
+        files = [f for i in range(3) for f in sample(f"s{i}", 10 * shard + i, i % 2, form)]
+        write_tar(tmp_path / f"imagenet-train-{shard:04d}.tar", files)
+    write_tar(tmp_path / "imagenet-val-0000.tar", sample("x", 99, 1, form))
+    train, test, how = load_splits(str(tmp_path), image_size=4, stream=stream)
+    found = [reds(train), reds(test)]
+    assert found == [[0, 1, 2, 10, 11, 12], [99]]
+    assert train.labels.tolist() == [0, 1, 0] * 2
+    assert train.ids[4] == "imagenet-train-0001/s1"
+    assert (test.labels.tolist(), test.classes) == ([1], ("0", "1"))
+    assert "own split" in how
+    (tmp_path / "train").mkdir()
+    (tmp_path / "val").mkdir()
+    for path in list(tmp_path.glob("*.tar")):
+        path.rename(tmp_path / ("val" if "val" in path.name else "train") / path.name[9:])
+    again = load_splits(f"imagenet:{tmp_path}", image_size=4)
+    assert [reds(table) for table in again[:2]] == found
+
+
+def test_keys_are_paths_up_to_the_first_dot_of_the_name(tmp_path):
+    path = write_tar(
+        tmp_path / "a.tar",
+        [
+            ("v1.0/cat.left.png", png(1)),  # the ending is left.png: no image by that name
+            ("v1.0/cat.cls", b"7"),
+            ("v1.0/dog.PNG", png(2)),
+            ("v1.0/dog.cls", b" 3\n"),
+            ("v1.0/dog.txt", b"a dog"),
+            ("v2.0/dog.jpg", png(4)),
+            ("._dog.png", png(5)),
+            ("README", b"text"),
+        ],
+    )
+    found = list_tars([path], "source")
+    assert list(found.ids) == ["a/v1.0/dog", "a/v2.0/dog"]
+    assert found.labels.tolist() == [3, -1]
+    assert any("keys without an image (1)" in note for note in found.notes)
+    assert any(".txt (1)" in note for note in found.notes)
+
+
+def test_labels_may_be_names_and_cls_goes_before_json(tmp_path):
+    files = [
+        *sample("a", 1, "zebra"),
+        *sample("b", 2, "ant"),
+        ("b.json", b'{"label": "zebra"}'),
+        ("c.json", b'{"cls": "ant"}'),
+        ("c.png", png(3)),
+    ]
+    found = list_tars([write_tar(tmp_path / "a.tar", files)], "source")
+    assert found.classes == ("ant", "zebra")
+    assert found.labels.tolist() == [1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("files", "match"),
+    [
+        ([("a.cls", b"1")], "holds no images"),
+        ([("a.png", png(1)), ("a.jpg", png(1))], "two images of one key"),
+        ([("a.png", png(1)), ("a.json", b"{")], "not valid JSON"),
+        ([("a.png", png(1)), ("a.cls", b"1.5"), ("b.png", png(1)), ("b.cls", b"1")], "label"),
+    ],
+)
+def test_shards_that_are_wrong_say_why(tmp_path, files, match):
+    with pytest.raises(DataError, match=match):
+        list_tars([write_tar(tmp_path / "a.tar", files)], "source")
+
+
+def test_compressed_and_damaged_shards_say_so(tmp_path):
+    path = write_tar(tmp_path / "a.tar", sample("a", 1, 1), "w:gz")
+    with pytest.raises(DataError, match=r"a\.tar is damaged, or is no plain tar file"):
+        list_tars([path], "source")
+    whole = write_tar(tmp_path / "b.tar", sample("a", 1, 1) + sample("b", 2, 1))
+    found = load_splits(str(whole), image_size=4, stream=True)
+    whole.write_bytes(whole.read_bytes()[:600])  # in the middle of the first image
+    with pytest.raises(DataError, match=r"b\.tar ends before the image does"):
+        [table.held() for table in found[:2]]
+
+
+# --- parquet
+
+
+def write_parquet(path, values, labels, **options):
+    image = pa.array([{"bytes": png(v), "path": None} for v in values])
+    pq.write_table(pa.table({"image": image, "label": pa.array(labels)}), path, **options)
+    return path
+
+
+def test_parquet_streams_from_a_cache_that_is_written_once(tmp_path):
+    data, cache = tmp_path / "data", tmp_path / "cache"
+    data.mkdir()
+    write_parquet(data / "train-00.parquet", [1, 2, 3], [0, 1, 0], row_group_size=2)
+    write_parquet(data / "train-01.parquet", [4, 5], [1, None])
+    write_parquet(data / "test-00.parquet", [6], [1])
+    with pytest.raises(DataError, match="--cache DIR"):
+        load_splits(str(data), image_size=4, stream=True)
+    options = {"image_size": 4, "stream": True, "cache": cache}
+    held, streamed = load_splits(str(data), image_size=4), load_splits(str(data), **options)
+    for a, b in zip(held[:2], streamed[:2], strict=True):
+        assert (a.ids, a.classes) == (b.ids, b.classes)
+        assert torch.equal(a.labels, b.labels)
+        assert torch.equal(a.pixels, b.held().pixels)
+    written = {path: path.stat().st_mtime_ns for path in cache.iterdir()}
+    assert len(written) == 6  # bytes and lengths of three files, nothing half-written
+    load_splits(str(data), **options)
+    assert {path: path.stat().st_mtime_ns for path in cache.iterdir()} == written
+    write_parquet(data / "test-00.parquet", [7], [1])
+    assert reds(load_splits(str(data), **options).test) == [7]  # not what the cache had
+
+
+def test_a_parquet_row_without_an_image_is_named(tmp_path):
+    image = pa.array([{"bytes": png(1)}, {"bytes": None}])
+    pq.write_table(pa.table({"image": image}), tmp_path / "a.parquet")
+    for cache in (None, tmp_path / "cache"):
+        with pytest.raises(DataError, match=r"a\.parquet, row 1: column image holds no image"):
+            list_parquet([tmp_path / "a.parquet"], "source", cache)
+    assert not list((tmp_path / "cache").iterdir())
+
+
+# --- layouts
+
+
+def write_omniglot(root):
+    value = 0
+    for alphabet, characters in (("Greek", 2), ("Latin", 1)):
+        for character in range(1, characters + 1):
+            folder = root / "omniglot-py/images_background" / alphabet / f"character{character:02d}"
+            folder.mkdir(parents=True)
+            for drawer in range(1, 6):
+                (folder / f"{value:04d}_{drawer:02d}.png").write_bytes(png(value))
+                value += 1
+    return root
+
+
+def test_omniglot(tmp_path):
+    found = omniglot(write_omniglot(tmp_path))
+    assert found.classes == ("Greek/character01", "Greek/character02", "Latin/character01")
+    assert found.labels.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    train, test, _ = load_splits(f"omniglot:{tmp_path}", image_size=4)
+    assert torch.bincount(train.labels).tolist() == [4, 4, 4]
+    for table in (train, test):
+        for value, label in zip(reds(table), table.labels.tolist(), strict=True):
+            assert value // 5 == label
+    with pytest.raises(DataError, match=r"does not hold omniglot.*--download"):
+        omniglot(tmp_path / "elsewhere")
+
+
+def write_celeba(root):
+    folder = root / "celeba"
+    (folder / "img_align_celeba").mkdir(parents=True)
+    names = [f"{i:06d}.jpg" for i in range(1, 7)]
+    parts, smiling, male = [0, 0, 1, 2, 0, 2], [1, -1, 1, 1, 1, -1], [-1, -1, 1, 1, 1, 1]
+    for i, name in enumerate(names):
+        (folder / "img_align_celeba" / name).write_bytes(png(i))
+    lines = [f"{n} {part}" for n, part in zip(names, parts, strict=True)]
+    (folder / "list_eval_partition.txt").write_text("\n".join(lines) + "\n")
+    rows = [f"{n}  {m} {s}" for n, m, s in zip(names, male, smiling, strict=True)]
+    (folder / "list_attr_celeba.txt").write_text("\n".join(["6", "Male Smiling ", *rows, ""]))
+    return root
+
+
+def test_celeba(tmp_path):
+    write_celeba(tmp_path)
+    train, test, how = load_splits(f"celeba:{tmp_path}", image_size=4)
+    assert (reds(train), reds(test)) == ([0, 1, 4], [3, 5])  # validation is left out
+    assert (train.labels.tolist(), test.labels.tolist()) == ([1, 0, 1], [1, 0])
+    assert train.classes == ("not Smiling", "Smiling")
+    assert "official" in how
+    train, test, _ = load_splits(f"celeba/Male:{tmp_path}", image_size=4)
+    assert (train.labels.tolist(), test.labels.tolist()) == ([0, 0, 1], [1, 1])
+    with pytest.raises(DataError, match="no attribute 'Bald'; known are Male, Smiling"):
+        celeba(tmp_path, "Bald")
+    with pytest.raises(DataError, match=r"does not hold celeba.*--download"):
+        celeba(tmp_path / "elsewhere")
+
+
+def test_an_image_set_needs_its_folder(tmp_path):
+    with pytest.raises(DataError, match="there is no folder"):
+        load_splits(f"imagenet:{tmp_path / 'none'}", image_size=4)
+    with pytest.raises(DataError, match="omniglot:DIR"):
+        load_splits("omniglot", image_size=4)
+    with pytest.raises(DataError, match="did you mean imagenet"):
+        load_splits("imagnet:x", image_size=4)
