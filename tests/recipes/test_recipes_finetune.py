@@ -17,7 +17,7 @@ from relatum.recipes.finetuning import Classifier, FineTunePlan, fine_tune, stem
 from relatum.recipes.finetuning.step import SupervisedStep
 from relatum.recipes.images import TrainImages, trained_encoder
 from relatum.runs import Run, RunError
-from relatum.training import NonFiniteLoss
+from relatum.training import NonFiniteLoss, load_checkpoint
 
 QUIET = Console(file=io.StringIO())
 
@@ -332,15 +332,17 @@ def test_mistakes_on_the_command_line(runs):
         finetune.main(finetune.FineTune(runs=runs, label_fraction="0.001"), QUIET)
 
 
-def test_the_head_of_a_run_is_cut_in_one_place(runs, monkeypatch):
-    class Head:
-        def upto(self, k):
-            return ("the first layers", k)
-
-    monkeypatch.setattr(finetune.build, "trained_head", lambda run: Head(), raising=False)
+def test_the_first_layers_of_the_trained_head_are_tuned_too(runs):
     run = Run.open(runs[0])
-    assert finetune.head_layers(run, 2) == ("the first layers", 2)
+    stored = load_checkpoint(run.checkpoint)["modules"]["head"]
+    first = finetune.head_layers(run, 1)
+    assert torch.equal(first[0].weight, stored["layers.0.weight"])
+    assert len(first) == 3  # dense, normalisation, ReLU
     assert finetune.head_layers(run, 0) is None
+    (payload,) = finetune.main(
+        finetune.FineTune(runs=[runs[0]], head_layers=1, label_fraction="1", epochs=0.1), QUIET
+    )
+    assert payload["rows"][-1]["cell"]["head_layers"] == 1
 
 
 def test_the_defaults_are_the_published_protocol():
