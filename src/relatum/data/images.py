@@ -113,7 +113,7 @@ class ImageTable:
         """The table of the rows at these positions (0 to n-1), in the order given."""
         index = rows.cpu()
         pixels: Any = self.pixels
-        chosen = pixels.take(index) if isinstance(pixels, Encoded) else pixels[index]
+        chosen: Any = pixels.take(index) if isinstance(pixels, Encoded) else pixels[index]
         return replace(
             self,
             pixels=chosen,

@@ -85,8 +85,8 @@ def celeba(
     if download and not faces.is_dir():
         _fetch("CelebA", folder, split="all")
     if not faces.is_dir() or not all(path.is_file() for path in listed):
-        names = "img_align_celeba/, list_eval_partition.txt and list_attr_celeba.txt"
-        raise _missing("celeba", folder, f"celeba/ with {names}")
+        needed = "img_align_celeba/, list_eval_partition.txt and list_attr_celeba.txt"
+        raise _missing("celeba", folder, f"celeba/ with {needed}")
     partition = [line.split() for line in listed[0].read_text("utf-8").splitlines() if line.strip()]
     lines = listed[1].read_text("utf-8").splitlines()  # their number, the header, one a face
     header, values = lines[1].split(), {words[0]: words[1:] for words in map(str.split, lines[2:])}

@@ -83,7 +83,8 @@ def main(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     if settings.tiny:
-        return _tiny(settings, console)
+        _tiny(settings, console)
+        return None
     everything = splits or load_images(settings, held=False)
     train_on, watched = held_back(everything.train, settings)
     splits = everything._replace(train=train_on)
@@ -273,7 +274,7 @@ def _describe(
     each = ", ".join(f"{name} {number:,}" for name, number in found.parameters.items())
     at_a_time = settings.micro_batch_size or settings.batch_size
     gigabytes = [size / 1e9 for size in (found.held, found.activations * at_a_time)]
-    minutes = found.seconds(images) / 60
+    work = found.flops * images
     text = to_yaml(settings) + (
         f"# {plan.rows} training images of {settings.image_size} x {settings.image_size} ({how})\n"
         f"# {plan.steps} steps, {plan.steps_per_epoch} an epoch; {count:,} parameters ({each})\n"
@@ -281,10 +282,17 @@ def _describe(
         f"{found.activations / 1e6:.1f} MB an image for the backward pass, {gigabytes[1]:.1f} GB "
         f"for {at_a_time} (32-bit; autocast saves up to half of it)\n"
         f"# arithmetic: {found.flops / 1e9:.3g} GFLOP an image and step, "
-        f"{found.flops * images / 1e15:.3g} PFLOP in all\n"
-        f"# about {minutes:.1f} minutes ({minutes / 1440:.2g} days) on {settings.device}, at the "
-        f"{found.pace / 1e9:.3g} GFLOP/s measured in one step\n"
-        f"# at 100 TFLOP/s that would be {found.flops * images / 1e14 / 3600:.3g} hours\n"
+        f"{work / 1e15:{',.0f' if work > 1e16 else '.3g'}} PFLOP in all\n"
+        f"# about {_span(found.seconds(images))} on {settings.device}, at the "
+        f"{found.pace / 1e9:.3g} GFLOP/s measured in one step; "
+        f"at 100 TFLOP/s it would be {_span(work / 1e14)}\n"
         "# dry run: nothing was written"
     )
     console.out(text, highlight=False)
+
+
+def _span(seconds: float) -> str:
+    for unit, length in (("days", 86_400), ("hours", 3_600)):
+        if seconds > 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds / 60:.1f} minutes"

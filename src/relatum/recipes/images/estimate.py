@@ -55,15 +55,15 @@ def known_rows(settings: TrainImages) -> int:
 
 
 def made_images(settings: TrainImages) -> Splits:
-    """Four images of noise, of the run's size but at most 64 pixels."""
+    """Two images of noise, of the run's size but at most 64 pixels."""
     side = min(TINY, stored_size(settings))
     generator = torch.Generator().manual_seed(settings.seed)
-    pixels = torch.randint(0, 256, (4, 3, side, side), generator=generator, dtype=torch.uint8)
+    pixels = torch.randint(0, 256, (2, 3, side, side), generator=generator, dtype=torch.uint8)
     table = ImageTable(
         pixels=pixels,
-        labels=torch.full((4,), -1),
-        ids=tuple(f"made:{i}" for i in range(4)),
-        rows=torch.arange(4),
+        labels=torch.full((2,), -1),
+        ids=tuple(f"made:{i}" for i in range(2)),
+        rows=torch.arange(2),
         classes=(),
         source="made",
     )
@@ -126,8 +126,8 @@ def _update(step: ContrastiveStep, state: TrainingState, rows: Tensor) -> None:
 
 def _held(state: TrainingState) -> int:
     """Bytes of parameters, gradients and what the optimiser remembers of them."""
-    tensors = list(state.parameters())
-    tensors += [p.grad for p in tensors if p.grad is not None]
+    tensors: list[Tensor] = [*state.parameters()]
+    tensors += [p.grad for p in state.parameters() if p.grad is not None]
     for values in state.optimizer.state.values():
         tensors += [value for value in values.values() if isinstance(value, Tensor)]
     return sum(each.numel() * each.element_size() for each in tensors)
