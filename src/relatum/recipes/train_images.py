@@ -258,7 +258,7 @@ def _tiny(settings: TrainImages, console: Console) -> None:
     """The dry run without data: the networks of the run, made images of at most 64 pixels."""
     rows = known_rows(settings)
     settings, splits = resolve(settings, rows), made_images(settings)
-    place = join_processes(settings.device)
+    place = meet(settings.device, settings.batch_size, "pairs")
     networks = _networks(settings, place.group)
     step, state = _prepare(settings, networks, splits.train, place.device)
     found = estimate(step, state, settings, torch.arange(len(splits.train)))
