@@ -102,6 +102,12 @@ def main(
 
 
 def plan_of(settings: TrainSpeech, windows: Windows) -> Plan:
+    """How many updates of which windows at which rate.
+
+    Raises:
+        SettingsError: If the warm-up is longer than the training.
+        ValueError: If the windows do not fill a batch.
+    """
     same = settings.batches == "same_speaker"
     one = Plan(
         rows=len(windows),

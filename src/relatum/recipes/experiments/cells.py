@@ -88,11 +88,13 @@ def finish(
     if len({cell.name for cell in cells}) < len(cells):
         raise ValueError("two cells share a name")
     done = read_finished(cells, folder)
-    todo = [cell for cell in cells if cell.name not in done]
-    if todo and done:
+    missing = [cell for cell in cells if cell.name not in done]
+    if missing and done:
         console.out(f"{len(done)} of {len(cells)} cells are finished already", highlight=False)
     run = _here if jobs == 1 else _apart
-    for number, (cell, record) in enumerate(run(todo, folder, work, jobs, console), len(done) + 1):
+    for number, (cell, record) in enumerate(
+        run(missing, folder, work, jobs, console), len(done) + 1
+    ):
         console.out(
             f"{number}/{len(cells)} {cell.name}: {record['seconds']:.0f} s", highlight=False
         )

@@ -46,9 +46,9 @@ def finish(
 
     A cell whose estimator failed is written too, with its error, and is run again next time.
     """
-    todo = [cell for cell in cells if _finished(cell.file(folder)) is None]
+    missing = [cell for cell in cells if _finished(cell.file(folder)) is None]
     # In a random order slow and fast cells mix, so that the time left is right from the start.
-    random.Random(0).shuffle(todo)
+    random.Random(0).shuffle(missing)
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=20),
@@ -56,8 +56,8 @@ def finish(
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, speed_estimate_period=_PACE) as bar:
-        line = bar.add_task("estimates", total=len(cells), completed=len(cells) - len(todo))
-        for cell, record in _run(todo, estimate, jobs):
+        line = bar.add_task("estimates", total=len(cells), completed=len(cells) - len(missing))
+        for cell, record in _run(missing, estimate, jobs):
             atomic_write(cell.file(folder), strict_json(record).encode() + b"\n")
             bar.update(line, advance=1, description=f"{cell.method} on {cell.task}")
     return [json.loads(cell.file(folder).read_text(encoding="utf-8")) for cell in cells]
