@@ -1,7 +1,8 @@
 """Networks: from pixels or sound to a representation, from a representation to an embedding."""
 
+from .base import Encoder
 from .bounded import NORMS, BoundedEncoder
-from .encoders import ENCODERS, Encoder, build_encoder, check_encoder
+from .encoders import ENCODERS, build_encoder, check_encoder
 from .heads import ProjectionHead
 from .normalization import (
     average_running_statistics,

@@ -14,17 +14,9 @@ from typing import Final, cast, final
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["ENCODERS", "ConvEncoder", "Encoder", "build_encoder", "check_encoder"]
+from .base import Encoder
 
-
-class Encoder(nn.Module):
-    """What every encoder is: a module with the width of its representation.
-
-    Attributes:
-        dim: That width, d.
-    """
-
-    dim: int
+__all__ = ["ENCODERS", "ConvEncoder", "build_encoder", "check_encoder"]
 
 
 @final

@@ -11,7 +11,7 @@ from timm.layers.selective_kernel import SelectiveKernelAttn
 from timm.models.resnet import BasicBlock, Bottleneck, ResNet
 from torch import Tensor, nn
 
-from .encoders import Encoder
+from .base import Encoder
 
 __all__ = ["DEPTHS", "ResNetEncoder", "SelectiveKernel", "TimmEncoder"]
 

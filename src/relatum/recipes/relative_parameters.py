@@ -16,20 +16,11 @@ from .experiments.data import found_data
 from .experiments.running import carry_out
 from .experiments.settings import Experiment
 from .vision.alpha import train_alpha_cell
+from .vision.grid import GRID, HEADS
 from .vision.parameters_page import write_parameters_page
 from .vision.presets import PRESETS, cell, settings_of
 
 __all__ = ["RelativeParameters", "main"]
-
-VALUES: Final = (0.0, 0.001, 1.0)
-
-# The released head, its embeddings summing to zero; the same with an offset; cosines, as an early
-# launch command of the authors has them. All divided by 128.
-HEADS: Final[dict[str, dict[str, Any]]] = {
-    "released": {"critic": "dot", "temperature": 128.0},
-    "offset": {"critic": "dot", "temperature": 128.0, "projection_offset": True},
-    "cosine": {"critic": "cosine", "temperature": 128.0},
-}
 
 # The cells that the paper's two statements are about: its best beta and gamma, and every alpha.
 _DECIDING: Final = (0.001, 1.0)
@@ -81,7 +72,7 @@ def cells_of(settings: RelativeParameters) -> list[Cell]:
     given: Mapping[str, Any] = {} if settings.steps is None else {"steps": settings.steps}
     found = []
     for seed in range(settings.seeds):
-        for head, (beta, gamma, alpha) in product(HEADS, product(VALUES, VALUES, VALUES)):
+        for head, (beta, gamma, alpha) in product(HEADS, product(GRID, repeat=3)):
             if seed and (beta, gamma) != _DECIDING:
                 continue
             training = settings_of(

@@ -11,6 +11,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from ..data.audio import cut_windows
+from ..runs import RunError
 from ..settings import choice
 from .experiments.cells import Cell, Record
 from .experiments.data import found_data
@@ -18,10 +19,12 @@ from .experiments.running import carry_out
 from .experiments.settings import Experiment
 from .images.resolve import found_device
 from .speech import TrainSpeech, build_networks, load_corpus, trained_network
-from .speech.experiment import PRESETS, SpeechFolder, measure, settings_of, train_contrastive
+from .speech.experiment import PRESETS, SpeechFolder, measure, settings_of
 from .speech.features import mfcc_features
 from .speech.supervised import train_supervised
 from .speech.table_page import write_table_page
+from .train_speech import main as train_speech
+from .train_speech import plan_of
 
 __all__ = ["DEFAULTS", "FREE", "SpeechTable", "main", "run_cell"]
 
@@ -120,7 +123,11 @@ def run_cell(
     if kind in SUPERVISED:
         network = _supervised(kind, settings, cell.run(folder), console, speech)
         return {"measures": measure(network, None, settings, speech, only=only)}
-    run = train_contrastive(settings, cell.run(folder), console)
+    out = cell.run(folder)
+    begun = (out / "config.yaml").exists()
+    run = train_speech(replace(settings, out=out, resume=begun), console)
+    if run is None:
+        raise RunError(f"{out} was not trained")
     training = run.read_json("results/training.json")["payload"]
     last = run.metrics()[-1]
     kept: Mapping[str, Any] = {
@@ -137,8 +144,6 @@ def run_cell(
 def _supervised(
     kind: str, settings: TrainSpeech, out: Path, console: Console, folder: SpeechFolder
 ) -> Any:
-    from .train_speech import plan_of
-
     corpus = load_corpus(settings)
     windows = cut_windows(corpus, settings.window, "skip")
     settings = replace(settings, batches="any")

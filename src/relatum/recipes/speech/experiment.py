@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import numpy as np
 from jaxtyping import Bool, Int64
-from rich.console import Console
 
 from ...data.audio import Corpus, read_frame_labels, read_ids, read_phone_names
 from ...models import SpeechNetwork
@@ -20,7 +19,7 @@ from .features import FrameFeatures, context_features
 from .probing import ProbeSet, phone_abx, phone_probe, speaker_probes, split_of
 from .settings import TrainSpeech
 
-__all__ = ["PRESETS", "SpeechFolder", "measure", "settings_of", "train_contrastive"]
+__all__ = ["PRESETS", "SpeechFolder", "measure", "settings_of"]
 
 # Layout of a folder with recordings, labels and splits; the last four names are those under which
 # labels and splits of LibriSpeech's 100 hours were published.
@@ -113,14 +112,6 @@ def settings_of(
     """The resolved settings of one training: a preset, with what is given in its place."""
     values = {**preset, **given, "objective": objective, "seed": seed}
     return resolve(TrainSpeech(**values, data=folder.recordings, only=folder.train_ids))
-
-
-def train_contrastive(settings: TrainSpeech, out: Path, console: Console) -> Any:
-    """Trains in `out`, or goes on with what is there."""
-    from ..train_speech import main as train_speech  # the command's module imports this room
-
-    begun = (out / "config.yaml").exists()
-    return train_speech(replace(settings, out=out, resume=begun), console)
 
 
 def measure(

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from ..experiments.figure import panels, save_svg
-from .parameters_page import GRID, HEADS, Point
+from .grid import GRID, TITLES, Point
 
 __all__ = ["parameters_svg"]
 
 
 def parameters_svg(accuracies: Mapping[Point, list[float]], path: Path) -> None:
     """Three maps a head, one for each alpha: beta downwards, gamma to the right."""
-    figure, axes = panels(len(GRID), rows=len(HEADS), width=2.4, height=2.0)
+    figure, axes = panels(len(GRID), rows=len(TITLES), width=2.4, height=2.0)
     known = [value[0] for value in accuracies.values() if value]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
-    for row, (head, title) in zip(axes, HEADS.items(), strict=True):
+    for row, (head, title) in zip(axes, TITLES.items(), strict=True):
         for axis, alpha in zip(row, GRID, strict=True):
             image = np.array([
                 [(accuracies.get(Point(head, alpha, beta, gamma)) or [np.nan])[0] for gamma in GRID]

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ...probes import paired_difference
 from ..experiments.cells import Record
 from ..experiments.page import origin, table, write_page
 from ..experiments.statistics import gain, level
+from .grid import GRID, TITLES, Point
 
-__all__ = ["GRID", "HEADS", "Point", "write_parameters_page"]
-
-GRID: Final = (0.0, 0.001, 1.0)
-HEADS: Final = {
-    "released": "released head (no offset), dot / 128",
-    "offset": "head with offset, dot / 128",
-    "cosine": "cosine / 128",
-}
+__all__ = ["write_parameters_page"]
 
 _WHY: Final = """\
 The released projection head ends in batch normalisation without an offset, over both views: the \
@@ -35,15 +29,6 @@ nothing speaks of negatives at all. They are run as they are; a loss that is not
 training, and the last checkpoint before is measured."""
 
 
-class Point(NamedTuple):
-    """Where a cell stands in the grid of a head."""
-
-    head: str
-    alpha: float
-    beta: float
-    gamma: float
-
-
 Points = Mapping[Point, list[Record]]
 
 
@@ -52,7 +37,7 @@ def write_parameters_page(
 ) -> str:
     """Writes the page and its figure if asked for; returns tables and findings as text."""
     points = _points(records)
-    tables = "\n\n".join(f"### {HEADS[head]}\n\n{_grid(points, head)}" for head in HEADS)
+    tables = "\n\n".join(f"### {TITLES[head]}\n\n{_grid(points, head)}" for head in TITLES)
     findings = "\n".join(f"* {line}" for line in _findings(points))
     if page is not None:
         from .parameters_figure import parameters_svg  # matplotlib is slow to load, and an extra
@@ -115,7 +100,7 @@ def _deciding(points: Points) -> str:
         "share, untrained", "share, trained",
     ]  # fmt: skip
     rows = []
-    for head, title in HEADS.items():
+    for head, title in TITLES.items():
         of = {alpha: points.get(Point(head, alpha, 0.001, 1.0), []) for alpha in GRID}
         values = {alpha: _accuracies(found) for alpha, found in of.items()}
         shares = [each["alpha_share"] for each in of[0.0] if "alpha_share" in each]
@@ -130,7 +115,7 @@ def _deciding(points: Points) -> str:
 
 def _findings(points: Points) -> list[str]:
     lines = []
-    for head, title in HEADS.items():
+    for head, title in TITLES.items():
         one, zero = (_accuracies(points.get(Point(head, a, 0.001, 1.0), [])) for a in (1.0, 0.0))
         shares = [
             record["alpha_share"]["trained"]
@@ -147,7 +132,7 @@ def _findings(points: Points) -> list[str]:
     best = _best(points)
     for head, (point, accuracy) in best.items():
         lines.append(
-            f"{HEADS[head]}: best of the grid (seed 0) at alpha = {point.alpha:g}, beta = "
+            f"{TITLES[head]}: best of the grid (seed 0) at alpha = {point.alpha:g}, beta = "
             f"{point.beta:g}, gamma = {point.gamma:g}, {100 * accuracy:.1f} %; the paper has its "
             "best region at beta = 0.001, gamma = 1. Neighbours differ by less than seeds do."
         )
