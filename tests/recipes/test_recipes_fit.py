@@ -52,6 +52,27 @@ def test_fit_and_retrieve(table, tmp_path, capsys, method):
     assert [row["query"] for row in rows[:3]] == ["0", "0", "1"]
 
 
+def test_classes_are_judged_on_the_rows_held_out(tmp_path, capsys):
+    """Two sides that share their class alone, as two far corners: the means make no error."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 3, 240)
+    corners = 5 * np.eye(3)[kind]
+    columns = {
+        f"{side}{i}": corners[:, i] + rng.normal(size=240) for side in "ab" for i in range(3)
+    }
+    path, record = tmp_path / "t.csv", tmp_path / "m.json"
+    pd.DataFrame({**columns, "kind": np.array(["u", "v", "w"])[kind]}).to_csv(path, index=False)
+    words = ["fit", str(path), "--x", "a*", "--y", "b*", "--labels", "kind", "--dimension", "2",
+             "--out", str(tmp_path / "m.pt"), "--json", str(record)]  # fmt: skip
+    assert main(words) == 0
+    found = json.loads(record.read_text())["measures"]
+    assert found["class_error"] < 0.05
+    assert found["class_pair_error"] <= found["certified_risk"]
+    assert "error of the nearest class mean" in capsys.readouterr().out
+    assert main([*words[:3], "a*,kind", *words[4:]]) == 1
+    assert "'kind' is in --labels and in --x or --y" in capsys.readouterr().err
+
+
 def test_the_same_as_in_python(table, tmp_path):
     path, frame = table
     assert main(["fit", str(path), "--x", "a_0:a_3", "--y", '"b,0","b,1"', "--test-fraction", "0",

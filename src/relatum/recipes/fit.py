@@ -33,6 +33,9 @@ _MEANING = {
     "alignment": "squared distance of partners (0 to 4)",
     "uniformity": "evenness of y's embeddings (lower is more even)",
     "effective_rank": "directions that y's embeddings use",
+    "class_error": "error of the nearest class mean",
+    "class_pair_error": "the same between two classes",
+    "certified_risk": "certified risk of class means (1: says nothing)",
 }
 
 
@@ -83,6 +86,10 @@ class Fit:
     groups: str | None = None
     """Column of groups (patients, speakers): a group is never split between fit and measurement."""
 
+    labels: str | None = None
+    """Column of classes. They have no part in the fit; on the rows held out they say how well the
+    embeddings of x tell classes apart, and what is certified of it."""
+
     missing: str = choice("error", ("error", "drop"))
     """What to do with rows that lack a value in a chosen column: stop, or leave out and count."""
 
@@ -121,7 +128,7 @@ def fit(settings: Fit, console: Console | None = None) -> LinearRPC | Contrastiv
     """
     console = console or Console()
     data = read_mi_data(
-        settings.data, settings.x, settings.y, groups=settings.groups,
+        settings.data, settings.x, settings.y, groups=settings.groups, labels=settings.labels,
         drop_missing=settings.missing == "drop", header=settings.header,
     )  # fmt: skip
     for frame in (data.x, data.y):
@@ -134,7 +141,14 @@ def fit(settings: Fit, console: Console | None = None) -> LinearRPC | Contrastiv
         {} if data.groups is None or settings.method == "exact" else {"groups": data.groups[train]}
     )
     model.fit(data.x.iloc[train], data.y.iloc[train], **more)
-    found = model.measures(data.x.iloc[test], data.y.iloc[test]) if len(test) else {}
+    found = {}
+    if len(test):
+        known = {
+            name: values[test]
+            for name, values in (("labels", data.labels), ("groups", data.groups))
+            if values is not None and data.labels is not None
+        }
+        found = model.measures(data.x.iloc[test], data.y.iloc[test], **known)
     model.save(settings.out)
     console.print(_table(found, len(train), len(test)))
     console.out(f"model: {settings.out}", highlight=False)

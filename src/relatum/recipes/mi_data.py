@@ -37,6 +37,8 @@ class MIData:
     """A whole number for each row; rows of one group have the same."""
     dropped: int
     """Rows with missing values that were left out."""
+    labels: np.ndarray | None = None
+    """The class of each row, as it stands in the file."""
 
 
 def read_mi_data(
@@ -45,10 +47,11 @@ def read_mi_data(
     y: str,
     *,
     groups: str | None = None,
+    labels: str | None = None,
     drop_missing: bool = False,
     header: bool | None = None,
 ) -> MIData:
-    """Reads the columns that `x`, `y` and `groups` name.
+    """Reads the columns that `x`, `y`, `groups` and `labels` name.
 
     Args:
         path: A file; its ending says what it is.
@@ -57,6 +60,7 @@ def read_mi_data(
             numbers a row.
         y: Columns of the other side.
         groups: The column of groups.
+        labels: The column of classes; it may be none of x and y.
         drop_missing: Leave out rows with a missing value, instead of an error.
         header: Whether the first line of a text file holds names; None: yes, unless it looks like
             data, which is an error.
@@ -68,7 +72,7 @@ def read_mi_data(
     table = read_columns(path, header)
     chosen = {
         side: _chosen(table, spec, path, f"--{side}")
-        for side, spec in (("x", x), ("y", y), ("groups", groups))
+        for side, spec in (("x", x), ("y", y), ("groups", groups), ("labels", labels))
         if spec is not None
     }
     both = [name for name in chosen["x"] if name in chosen["y"]]
@@ -77,8 +81,11 @@ def read_mi_data(
             f"column {both[0]!r} is in --x and in --y: what a column tells about itself is its own "
             "entropy, whatever the other columns are"
         )
-    if len(chosen.get("groups", [])) > 1:
-        raise ValueError(f"--groups takes one column, got {groups!r}")
+    for option, spec in (("groups", groups), ("labels", labels)):
+        if len(chosen.get(option, [])) > 1:
+            raise ValueError(f"--{option} takes one column, got {spec!r}")
+    if told := set(chosen.get("labels", [])) & {*chosen["x"], *chosen["y"]}:
+        raise ValueError(f"column {min(told)!r} is in --labels and in --x or --y: it is then known")
     names = list(dict.fromkeys(name for side in chosen.values() for name in side))
     _check_lengths(table, names, path)
     frame = pandas.DataFrame({name: _column(table[name], name, path) for name in names})
@@ -86,7 +93,8 @@ def read_mi_data(
     for name in [*chosen["x"], *chosen["y"]]:
         _check_values(frame[name], name, path)
     codes = pandas.factorize(frame[chosen["groups"][0]])[0] if "groups" in chosen else None
-    return MIData(frame[chosen["x"]], frame[chosen["y"]], codes, dropped)
+    classes = frame[chosen["labels"][0]].to_numpy() if "labels" in chosen else None
+    return MIData(frame[chosen["x"]], frame[chosen["y"]], codes, dropped, classes)
 
 
 def _chosen(table: Mapping[str, Any], spec: str, path: Path, option: str) -> list[str]:
