@@ -27,19 +27,19 @@ class Released:
 
     .. math:: \mathrm{RPC}: \quad & E_Q \to w_0 E_Q, \qquad w_z = \tfrac{2N - 2 + z}{2n - 2 + z} \\
         \mathrm{JS, NWJ}: \quad & E_Q φ \to w_1 \frac{(2N - 2) E_Q φ + φ(0)}{2N - 1} \\
-        \mathrm{DV}: \quad & \log E_Q e^f \to \log w_1 + \frac{1}{2R} \sum_{p = 1}^{2R} \log
-        \frac{\sum_{(i, j) \in p} e^{f_{ij}} + n}{n (2N - 1)} \\
+        \mathrm{DV}: \quad & \log E_Q e^f \to \frac{1}{2R} \sum_{p = 1}^{2R} \log
+        \frac{\sum_{(i, j) \in p} e^{f_{ij}} + n}{n (2n - 1)} \\
         \mathrm{CPC}: \quad & -J = 2\,(\log K - J_\mathrm{CPC}), \qquad K = 2N - 1
 
     Four deviations from the formulas, each with its effect:
 
     * *The count of one device.* Candidates are gathered from all devices, but their sum is divided
       by the count of one. The negatives of RPC, JS and NWJ weigh :math:`w_z \approx R` times too
-      much, which for RPC is α and γ times :math:`w_0 = (N - 1) / (n - 1)`, for JS and NWJ an
-      optimal critic lower by log R, and for DV a constant.
+      much: for RPC α and γ times :math:`w_0 = (N - 1) / (n - 1)`, for JS and NWJ an optimal critic
+      lower by about log R. DV is moved by a constant.
     * *Pairs multiplied by zero.* JS and NWJ keep each anchor's own row, DV its positive, as one
-      more negative of score 0: a constant and z = 1 for JS and NWJ; a log-partition that cannot
-      fall below −log(2N − 1) for DV with R = 1, and weaker gradients near it.
+      more negative of score 0. In JS and NWJ that is a constant and z = 1; in DV the log-partition
+      cannot fall below −log(2n − 1), and has weaker gradients near it.
     * *Several logarithms.* DV takes one for the anchors p of each view on each device and averages
       them: each sees fewer negatives.
     * *A sum of two sides.* CPC adds the cross-entropies of both views where all others average: a
