@@ -284,6 +284,18 @@ def test_queue_excludes_own_images_and_enters_the_checkpoint(tmp_path, digits):
         ({"device": "gpu"}, "device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
         ({"warmup_epochs": 3.0}, "is longer than the training"),
         ({"critic": "bilinear", "pairing": "two_view"}, "needs a critic"),
+        ({"released_devices": -1}, "released_devices must be at least 0, got -1"),
+        ({"released_devices": 5}, "at least 2 to each, got devices 5 for 24 images"),
+        ({"released_devices": 24}, "at least 2 to each, got devices 24 for 24 images"),
+        ({"released_devices": 2, "objective": "wpc"}, "computes CPC, DV, JS, NWJ and RPC alone"),
+        ({"released_devices": 2, "pairing": "in_batch"}, "belongs to pairing two_view, got 'in_ba"),
+        ({"released_devices": 2, "queue_size": 50}, "released_devices and queue_size exclude"),
+        ({"released_devices": 2, "moments_only": True}, "released_devices and moments_only excl"),
+        ({"released_devices": 2, "moment_decay": 0.5}, "released_devices and moment_decay excl"),
+        (
+            {"released_devices": 2, "positive_prior": 0.1, "critic": "cosine"},
+            "released_devices and positive_prior exclude",
+        ),
     ],
 )
 def test_settings_that_cannot_be(tmp_path, digits, changes, message):
@@ -310,12 +322,34 @@ def test_parts_that_refuse_each_other_are_the_command_lines_fault(tmp_path, digi
 def test_an_older_run_has_the_defaults_of_newer_settings(tmp_path, digits):
     run = train(tmp_path / "run", digits, steps=2)
     written = yaml.safe_load(run.config_text)
-    for name in ("normalization", "moment_decay", "positive_prior", "moments_only"):
+    newer = "normalization moment_decay positive_prior moments_only released_devices".split()
+    for name in newer:
         del written[name]
     (run.path / "config.yaml").write_text(yaml.safe_dump(written))
     assert train(tmp_path / "run", digits, steps=2, resume=True) == run
     with pytest.raises(RunError, match="normalization: batch -> group"):
         train(tmp_path / "run", digits, steps=2, resume=True, normalization="group")
+
+
+def test_released_devices_are_other_weights_of_rpc(tmp_path, digits):
+    """(24 − 1) / (24 / 4 − 1) = 4.6 times α and γ: the same run, in micro-batches and tiles too."""
+    same = {"steps": 3, "normalization": "group", "beta": 0.5, "critic": "cosine"}
+    plain = train(tmp_path / "plain", digits, alpha=4.6 * 0.5, gamma=4.6 * 0.1, **same)
+    released = {"released_devices": 4, "alpha": 0.5, "gamma": 0.1, **same}
+    for name, more in (("whole", {}), ("parts", {"micro_batch_size": 7, "block_size": 5})):
+        run = train(tmp_path / name, digits, **released, **more)
+        for one, other in zip(run.metrics(), plain.metrics(), strict=True):
+            assert one["loss"] == pytest.approx(other["loss"], rel=1e-4, abs=1e-5)
+            assert one["mi"] is None
+
+
+def test_released_cpc_is_twice_the_loss(tmp_path, digits):
+    first = [
+        next(iter(train(tmp_path / str(r), digits, objective="cpc", released_devices=r).metrics()))
+        for r in (0, 1, 3)
+    ]
+    assert first[1]["loss"] == pytest.approx(2 * first[0]["loss"], rel=1e-5)
+    assert first[2]["loss"] == first[1]["loss"]
 
 
 def test_zero_is_a_value(digits):

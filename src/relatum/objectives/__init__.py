@@ -13,6 +13,7 @@ from .hinge import Hinge
 from .js import JS
 from .logistic import Logistic
 from .nwj import NWJ
+from .released import Released
 from .rpc import RPC, chi_square
 from .wpc import WPC
 
@@ -26,6 +27,7 @@ __all__ = [
     "WPC",
     "Hinge",
     "Logistic",
+    "Released",
     "chi_square",
 ]
 

@@ -22,7 +22,7 @@ from ...models import (
     spectrally_normalized,
     synchronized,
 )
-from ...objectives import OBJECTIVES
+from ...objectives import OBJECTIVES, Released
 from ...runs import Run, RunError
 from ...settings import from_yaml
 from ...training import load_checkpoint
@@ -97,6 +97,8 @@ def build_networks(settings: TrainImages, group: Group = ALONE) -> Networks:
         elif settings.normalization == "group":
             group_normalized(network)
     objective = OBJECTIVES[settings.objective](**objective_parameters(settings))
+    if settings.released_devices:
+        objective = Released(objective, settings.released_devices)
     scorer = cast(Critic, critic)  # nn.Module's attributes have no types of their own
     loss = ContrastiveLoss(
         objective,

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from ...base import MomentObjective
-from ...objectives import OBJECTIVES
+from ...objectives import OBJECTIVES, Released
 from ...settings import SettingsError
 from .settings import CRITIC_TEMPERATURES, TrainImages
 
@@ -173,6 +173,7 @@ def _check_together(settings: TrainImages, rows: int) -> None:
     _check_lipschitz(settings)
     _check_moments(settings)
     _check_debiased(settings)
+    _check_released(settings)
     if settings.stream and settings.augmentation == "digits":
         raise SettingsError(
             "augmentation digits turns images, which is one step with the crop, and stream crops "
@@ -248,3 +249,24 @@ def _check_debiased(settings: TrainImages) -> None:
             else ""
         )
     )
+
+
+def _check_released(settings: TrainImages) -> None:
+    """Raises SettingsError where the released code has no counterpart of a setting."""
+    if not settings.released_devices:
+        return
+    for name in ("queue_size", "positive_prior", "moments_only", "moment_decay"):
+        if getattr(settings, name):
+            raise SettingsError(
+                f"released_devices and {name} exclude each other, since the released code has no "
+                "such thing: leave one out"
+            )
+    if settings.pairing != "two_view":
+        raise SettingsError(
+            f"released_devices belongs to pairing two_view, got {settings.pairing!r}"
+        )
+    try:
+        objective = Released(OBJECTIVES[settings.objective](), settings.released_devices)
+        objective.share(settings.batch_size)
+    except (TypeError, ValueError) as error:
+        raise SettingsError(f"released_devices {settings.released_devices}: {error}") from None

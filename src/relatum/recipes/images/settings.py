@@ -82,6 +82,11 @@ class TrainImages:
     """WPC: weight of the one-sided gradient penalty that keeps the critic 1-Lipschitz in the
     images, on the two views and on interpolates between images. Default 10."""
 
+    released_devices: int = 0
+    """Compute rpc, chi2, cpc, dv, js or nwj as the code released with the paper does on so many
+    devices, with its deviations from the formulas: to attribute differences, not to use
+    (`relatum.objectives.Released`). Pairing two_view alone. 0 = the formulas."""
+
     critic: str | None = choice(None, CRITIC_TEMPERATURES)
     """How two embeddings become a score. Default: dot for rpc and chi2, else cosine."""
 
@@ -264,6 +269,7 @@ class TrainImages:
             "queue_size",
             "penalty",
             "certify_every",
+            "released_devices",
         ):
             value = getattr(self, name)
             if value is not None and not value >= 0:
