@@ -37,8 +37,11 @@ def unit(number):
 
 
 def shell(commands):
-    """What the commands print; `relatum` and `torchrun` are those of this interpreter."""
-    here = {"relatum": "relatum", "torchrun": "torch.distributed.run"}
+    """What the commands print; `relatum` and `torchrun` are those of this interpreter.
+
+    Standalone takes a port of its own: other tests may start processes at the same time.
+    """
+    here = {"relatum": "relatum", "torchrun": "torch.distributed.run --standalone"}
     for name, module in here.items():
         commands = re.sub(rf"^{name} ", f"{sys.executable} -m {module} ", commands, flags=re.M)
     paths = os.pathsep.join([str(TUTORIALS.parents[1] / "src"), os.environ.get("PYTHONPATH", "")])

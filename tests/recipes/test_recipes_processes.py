@@ -110,7 +110,9 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 def torchrun(count, out, *options):
     """``torchrun --nproc-per-node COUNT -m relatum train images``, started."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count)]
+    # A port of its own: other tests may start processes at the same time.
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(count)]
     settings = (
         "--data digits --image-size 8 --limit 60 --batch-size 25 --epochs 6 --normalization sync"
         " --checkpoint-every 1 --log-every 1 --no-tensorboard --device cpu --optimizer sgd"

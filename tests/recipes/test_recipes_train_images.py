@@ -369,9 +369,9 @@ def explode(monkeypatch, at):
 
     original, calls = ContrastiveStep._encode, [0]
 
-    def bad(self, images, first, second):
+    def bad(self, *views):
         calls[0] += 1
-        x, y = original(self, images, first, second)
+        x, y = original(self, *views)
         return (x * float("inf"), y) if calls[0] > at else (x, y)
 
     monkeypatch.setattr(ContrastiveStep, "_encode", bad)

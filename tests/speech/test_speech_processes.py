@@ -89,7 +89,9 @@ def test_steps_of_any_division(size, tmp_path):
 def torchrun(count, *words):
     """``torchrun --nproc-per-node COUNT -m relatum train speech``, to its end."""
     source = str(Path(__file__).resolve().parents[2] / "src")
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(count)]
+    # A port of its own: other tests may start processes at the same time.
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--nproc-per-node", str(count)]
     small = (
         "--window 1600 --frame-dim 8 --context-dim 8 --look-ahead 3 --predictor linear --steps 6"
         " --batches any --batch-size 5 --log-every 2 --device cpu --learning-rate 0.01"
