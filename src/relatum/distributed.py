@@ -11,6 +11,7 @@ Every process must make the same calls in the same order, as with any collective
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, final
@@ -42,7 +43,9 @@ class Group:
     """
 
     def __init__(self, processes: dist.ProcessGroup | None = None) -> None:
-        self._processes = processes
+        # torch.distributed keeps the group until it is destroyed. A reference of ours would keep
+        # it until the interpreter ends, when its threads may abort the process.
+        self._reference = None if processes is None else weakref.ref(processes)
         self.rank = 0 if processes is None else dist.get_rank(processes)
         self.size = 1 if processes is None else dist.get_world_size(processes)
         self.sent: Counter[str] = Counter()
@@ -53,6 +56,14 @@ class Group:
         if not (dist.is_available() and dist.is_initialized()):
             return cls()
         return cls(dist.group.WORLD)
+
+    @property
+    def _processes(self) -> dist.ProcessGroup | None:
+        if self._reference is None:
+            return None
+        if (found := self._reference()) is None:
+            raise RuntimeError("the process group of this loss was destroyed: make a new one")
+        return found
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Group:
         """Itself: a copy of a module, such as a moving average, is of the same processes."""
