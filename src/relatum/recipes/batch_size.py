@@ -24,11 +24,11 @@ SIZES: Final = (32, 64, 128, 256, 512)
 OBJECTIVES: Final = ("rpc", "cpc")
 
 _PROTOCOL: Final = """\
-CIFAR-10, the same number of epochs at every size, LARS at the paper's linear rule 1.0 · batch / \
-256 with a tenth of the epochs as warm-up, so that a small batch takes more and smaller steps. \
-RPC: (1, 0.005, 1) on raw dot products / 128. CPC: cosines / 0.5. Both as published. Linear \
-classifier on frozen features, its penalty chosen on training images, judged on the 10,000 test \
-images."""
+CIFAR-10, {images} training images at {side} x {side} pixels, `{encoder}`, {epochs:g} epochs: the \
+same number of epochs at every size, LARS at the paper's linear rule 1.0 · batch / 256 with a \
+tenth of the epochs as warm-up, so that a small batch takes more and smaller steps. RPC: (1, \
+0.005, 1) on raw dot products / 128. CPC: cosines / 0.5. Both as published. Linear classifier on \
+frozen features, its penalty chosen on training images, judged on the 10,000 test images."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,21 @@ def main(settings: BatchSize, console: Console | None = None) -> dict[str, Recor
         page=settings.page,
         title="Batch size: the paper's figure 1b, measured again",
         command=f"relatum reproduce batch-size --preset {settings.preset}",
-        protocol=_PROTOCOL,
+        protocol=_protocol(every[0].plan),
         measure="linear",
         jobs=jobs,
     )
     console.out(text, highlight=False)
     return records
+
+
+def _protocol(plan: Mapping[str, Any]) -> str:
+    return _PROTOCOL.format(
+        images=f"{plan['limit'] or 50_000:,}",
+        side=plan["image_size"] or 32,
+        encoder=plan["encoder"],
+        epochs=plan["epochs"],
+    )
 
 
 def cells_of(settings: BatchSize) -> list[Cell]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ...probes import paired_difference
 from .cells import Record
 from .page import origin, table, write_page
 from .statistics import Slope, gain, level, slope
@@ -59,7 +60,7 @@ def write_batch_page(
     shown = table(header, rows)
     slopes = {name: _slope(points, name) for name in ("rpc", "cpc")}
     slopes["difference"] = _difference_slope(points)
-    findings = "\n".join(f"* {line}" for line in _findings(slopes))
+    findings = "\n".join(f"* {line}" for line in [*_findings(slopes), _levels(points, sizes)])
     if page is not None:
         _draw(points, page.with_suffix(".svg"))
         sections = [
@@ -135,6 +136,17 @@ def _findings(slopes: Mapping[str, Slope | None]) -> list[str]:
             verdict = "is neither shown nor refuted here: the interval of the difference holds zero"
         lines.append(f"That RPC depends less on the size of the batch than CPC {verdict}.")
     return lines
+
+
+def _levels(points: Sequence[_Point], sizes: Sequence[int]) -> str:
+    """At which sizes one of the two is clearly above the other."""
+    above: dict[str, list[str]] = {"RPC": [], "CPC": []}
+    for size in sizes:
+        rpc, cpc = _pairs(points, size)
+        if rpc and (found := paired_difference(rpc, cpc)).excludes_zero:
+            above["RPC" if found.mean > 0 else "CPC"].append(str(size))
+    said = [f"{name} is above at {', '.join(at)}" for name, at in above.items() if at]
+    return f"By paired intervals {'; '.join(said) or 'neither is above the other at any size'}."
 
 
 def _draw(points: Sequence[_Point], path: Path) -> None:
