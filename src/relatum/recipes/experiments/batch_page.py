@@ -74,8 +74,8 @@ def write_batch_page(
             shown,
             _EXPLAINED,
         ]
-        numbers = {"command": command, "slopes": {k: v and v._asdict() for k, v in slopes.items()}}
-        write_page(page, sections, {**numbers, "cells": dict(records)})
+        found = {name: value and value._asdict() for name, value in slopes.items()}
+        write_page(page, sections, command, records, slopes=found)
     return f"{shown}\n\n{findings}"
 
 

@@ -36,7 +36,25 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def write_page(page: Path, sections: Sequence[str], numbers: object) -> None:
-    """Writes the page, and its numbers as strict JSON beside it."""
+def write_page(
+    page: Path, sections: Sequence[str], command: str, records: Mapping[str, Record], **more: object
+) -> None:
+    """Writes the page, and its numbers as strict JSON beside it.
+
+    What all plans have in common stands once, and curves are left to the figure.
+    """
     atomic_write(page, ("\n\n".join(sections) + "\n").encode())
-    atomic_write(page.with_suffix(".json"), strict_json(numbers, indent=1).encode() + b"\n")
+    plans = [record["plan"] for record in records.values()]
+    common = {
+        key: value for key, value in plans[0].items() if all(p.get(key) == value for p in plans)
+    }
+    cells = {name: _without(record, common) for name, record in records.items()}
+    numbers = {"command": command, **more, "plan": common, "cells": cells}
+    lines = strict_json(numbers, indent=1)
+    atomic_write(page.with_suffix(".json"), lines.encode() + b"\n")
+
+
+def _without(record: Record, common: Mapping[str, object]) -> Record:
+    own = {key: value for key, value in record["plan"].items() if key not in common}
+    training = {k: v for k, v in record.get("training", {}).items() if k != "curve"}
+    return {**record, "plan": own, **({"training": training} if training else {})}

@@ -73,8 +73,7 @@ def write_table_page(
             "## What was published",
             _published(),
         ]
-        numbers = {"command": command, "values": values, "cells": dict(records)}
-        write_page(page, sections, numbers)
+        write_page(page, sections, command, records, values=values)
     return f"{shown}\n\n{findings}"
 
 

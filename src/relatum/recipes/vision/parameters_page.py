@@ -58,7 +58,7 @@ def write_parameters_page(
             "## Why",
             _WHY,
         ]
-        write_page(page, sections, {"command": command, "cells": dict(records)})
+        write_page(page, sections, command, records)
     return f"{tables}\n\n{findings}"
 
 

@@ -63,7 +63,7 @@ def write_stability_page(
             "## Why",
             _WHY,
         ]
-        write_page(page, sections, {"command": command, "cells": dict(records)})
+        write_page(page, sections, command, records)
     return f"{shown}\n\n{findings}"
 
 

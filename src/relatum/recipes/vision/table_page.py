@@ -61,7 +61,7 @@ def write_vision_page(
             "recalled from the paper, not checked against it.",
             table(header[:-1], published),
         ]
-        write_page(page, sections, {"command": command, "cells": dict(records)})
+        write_page(page, sections, command, records)
     return f"{shown}\n\n{findings}"
 
 
