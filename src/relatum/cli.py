@@ -74,20 +74,8 @@ COMMANDS: Final[dict[str, Command]] = {
     "mi-benchmark": Command(
         "recipes.mi_benchmark", "MIBenchmark", "main", "measure estimators of mutual information"
     ),
-    "reproduce mi-staircase": Command(
-        "recipes.mi_staircase",
-        "Staircase",
-        "main",
-        "follow a climbing mutual information by every estimator",
-    ),
-    "reproduce speech-table": Command(
-        "recipes.speech_table", "SpeechTable", "main", "phones and speakers by every objective"
-    ),
     "reproduce stability": Command(
         "recipes.stability", "Stability", "main", "which objectives run away, and why"
-    ),
-    "reproduce vision-table": Command(
-        "recipes.vision_table", "VisionTable", "main", "every objective on CIFAR and STL-10"
     ),
     "reproduce batch-size": Command(
         "recipes.batch_size", "BatchSize", "main", "accuracy against the size of the batch"
@@ -98,8 +86,20 @@ COMMANDS: Final[dict[str, Command]] = {
         "main",
         "accuracy over alpha, beta and gamma",
     ),
+    "reproduce vision-table": Command(
+        "recipes.vision_table", "VisionTable", "main", "every objective on CIFAR and STL-10"
+    ),
+    "reproduce speech-table": Command(
+        "recipes.speech_table", "SpeechTable", "main", "phones and speakers by every objective"
+    ),
     "reproduce speech-batch-size": Command(
         "recipes.speech_batch_size", "SpeechBatchSize", "main", "phones against the batch's size"
+    ),
+    "reproduce mi-staircase": Command(
+        "recipes.mi_staircase",
+        "Staircase",
+        "main",
+        "follow a climbing mutual information by every estimator",
     ),
     "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
 }
