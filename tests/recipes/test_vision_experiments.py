@@ -141,7 +141,7 @@ def test_relative_parameters_say_what_alpha_does(images, tiny, tmp_path):
     assert len(numbers) == 6
     assert numbers["released_0_0.001_1_0"]["alpha_share"]["untrained"] < 0.2
     assert "released head (no offset), dot / 128: alpha from 0 to 1 moves the gradient" in text
-    assert (tmp_path / "page.svg").is_file()
+    assert "alpha = 0.001" in (tmp_path / "page.svg").read_text()
 
 
 def test_settings_that_are_not_there_are_named(tmp_path, capsys):

@@ -18,6 +18,7 @@ from ...runs import atomic_write
 __all__ = ["COLOURS", "marked", "panels", "save_svg"]
 
 COLOURS: Final = ("#0060a8", "#c4570a", "#2e7d32", "#8e24aa", "#5d4037", "#b0003a", "#546e7a")
+_DIGITS: Final = re.compile(r"(\d+\.\d)\d+")
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "relatum",
@@ -43,7 +44,8 @@ def save_svg(figure: Figure, path: Path) -> None:
     with mpl.rc_context(_STYLE):
         FigureCanvasSVG(figure)
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = re.sub(r"(\d+\.\d)\d+", r"\1", buffer.getvalue())  # a tenth of a point is enough
+    # A tenth of a point is enough in tags; text stays as it is.
+    text = re.sub(r"<[^>]*>", lambda tag: _DIGITS.sub(r"\1", tag[0]), buffer.getvalue())
     atomic_write(path, "\n".join(line.rstrip() for line in text.splitlines()).encode() + b"\n")
 
 
