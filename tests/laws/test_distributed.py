@@ -1,9 +1,11 @@
 """One, two and three processes have the loss and the gradients of one process with all rows."""
 
 import copy
+import gc
 import io
 import itertools
 import pickle
+import weakref
 
 import pytest
 import torch
@@ -201,3 +203,16 @@ def test_reduce_scatter_at_once_and_one_by_one(size):
         if isinstance(at_once, str):
             pytest.skip(f"gloo of this torch: {at_once}")
         assert torch.equal(at_once, part)
+
+
+def test_a_group_does_not_outlive_the_one_of_torch(tmp_path):
+    """What still holds a process group when the interpreter ends can abort it."""
+    store = f"file://{tmp_path / 'store'}"
+    dist.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    group, held = Group.world(), weakref.ref(dist.group.WORLD)
+    assert held() is not None
+    dist.destroy_process_group()
+    gc.collect()
+    assert held() is None
+    with pytest.raises(RuntimeError, match="was destroyed: make a new one"):
+        pickle.dumps(group)
