@@ -13,7 +13,7 @@ from ..settings import choice
 from .experiments.batch_page import write_batch_page
 from .experiments.cells import Cell, Record
 from .experiments.data import found_data
-from .experiments.running import carry_out
+from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .vision.cells import train_cell
 from .vision.presets import PAPER_CRITIC, PRESETS, cell, settings_of
@@ -54,21 +54,15 @@ def main(settings: BatchSize, console: Console | None = None) -> dict[str, Recor
         RunError: If the folder holds cells with other settings.
         ValueError: If no cell has such a name.
     """
-    console = console or Console()
     work = partial(train_cell, data=found_data(settings.data, "cifar10"))
     every = cells_of(settings)
-    records, jobs = carry_out(settings, "batch-size", settings.preset, every, work, console)
-    text = write_batch_page(
-        records,
-        page=settings.page,
+    write = partial(
+        write_batch_page,
         title="Batch size: the paper's figure 1b, measured again",
-        command=f"relatum reproduce batch-size --preset {settings.preset}",
         protocol=_protocol(every[0].plan),
         measure="linear",
-        jobs=jobs,
     )
-    console.out(text, highlight=False)
-    return records
+    return reproduce(settings, "batch-size", every, work, write, console)
 
 
 def _protocol(plan: Mapping[str, Any]) -> str:
@@ -82,7 +76,6 @@ def _protocol(plan: Mapping[str, Any]) -> str:
 
 def cells_of(settings: BatchSize) -> list[Cell]:
     """All cells, seeds outermost, large batches first: they are the quickest."""
-    given: Mapping[str, Any] = {} if settings.steps is None else {"steps": settings.steps}
     return [
         cell(
             f"{objective}-{size}-{seed}",
@@ -91,7 +84,10 @@ def cells_of(settings: BatchSize) -> list[Cell]:
                 objective=objective,
                 seed=seed,
                 **PAPER_CRITIC[objective],
-                **{"optimizer": "lars", "batch_size": size, "learning_rate": size / 256, **given},
+                optimizer="lars",
+                batch_size=size,
+                learning_rate=size / 256,
+                **settings.given(),
             ),
         )
         for seed in range(settings.seeds)

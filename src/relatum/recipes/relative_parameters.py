@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -13,7 +12,7 @@ from rich.console import Console
 from ..settings import choice
 from .experiments.cells import Cell, Record
 from .experiments.data import found_data
-from .experiments.running import carry_out
+from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .vision.alpha import train_alpha_cell
 from .vision.grid import GRID, HEADS
@@ -55,21 +54,13 @@ def main(settings: RelativeParameters, console: Console | None = None) -> dict[s
         RunError: If the folder holds cells with other settings.
         ValueError: If no cell has such a name.
     """
-    console = console or Console()
     work = partial(train_alpha_cell, data=found_data(settings.data, "cifar10"))
     every = cells_of(settings)
-    records, jobs = carry_out(
-        settings, "relative-parameters", settings.preset, every, work, console
-    )
-    command = f"relatum reproduce relative-parameters --preset {settings.preset}"
-    text = write_parameters_page(records, page=settings.page, command=command, jobs=jobs)
-    console.out(text, highlight=False)
-    return records
+    return reproduce(settings, "relative-parameters", every, work, write_parameters_page, console)
 
 
 def cells_of(settings: RelativeParameters) -> list[Cell]:
     """The whole grid with seed 0, then the deciding cells with the other seeds."""
-    given: Mapping[str, Any] = {} if settings.steps is None else {"steps": settings.steps}
     found = []
     for seed in range(settings.seeds):
         for head, (beta, gamma, alpha) in product(HEADS, product(GRID, repeat=3)):
@@ -77,7 +68,7 @@ def cells_of(settings: RelativeParameters) -> list[Cell]:
                 continue
             training = settings_of(
                 settings.preset, objective="rpc", alpha=alpha, beta=beta, gamma=gamma, seed=seed,
-                **HEADS[head], **_CHANGED[settings.preset], **given,
+                **HEADS[head], **_CHANGED[settings.preset], **settings.given(),
             )  # fmt: skip
             name = f"{head}_{alpha:g}_{beta:g}_{gamma:g}_{seed}"
             found.append(cell(name, training, head=head))

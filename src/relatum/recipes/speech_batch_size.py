@@ -13,7 +13,7 @@ from ..settings import choice
 from .experiments.batch_page import write_batch_page
 from .experiments.cells import Cell, Record
 from .experiments.data import found_data
-from .experiments.running import carry_out
+from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .images.resolve import found_device
 from .speech.experiment import PRESETS, SpeechFolder, settings_of
@@ -66,31 +66,23 @@ def main(settings: SpeechBatchSize, console: Console | None = None) -> dict[str,
         RunError: If the folder holds cells with other settings.
         ValueError: If no cell has such a name.
     """
-    console = console or Console()
     folder = SpeechFolder(found_data(settings.data, "speech"))
     every = cells_of(settings, folder)
     work = partial(run_cell, data=folder.path, only=("phones",))
-    records, jobs = carry_out(settings, "speech-batch-size", settings.preset, every, work, console)
-    text = write_batch_page(
-        records,
-        page=settings.page,
+    write = partial(
+        write_batch_page,
         title="Speech: accuracy against the size of the batch",
-        command=f"relatum reproduce speech-batch-size --preset {settings.preset}",
         protocol=_PROTOCOL,
         measure="phones",
-        jobs=jobs,
     )
-    console.out(text, highlight=False)
-    return records
+    return reproduce(settings, "speech-batch-size", every, work, write, console)
 
 
 def cells_of(settings: SpeechBatchSize, folder: SpeechFolder) -> list[Cell]:
     """All cells, seeds outermost."""
     preset: dict[str, Any] = {"device": found_device("auto"), **PRESETS[settings.preset]}
     epochs = settings.epochs or (5.0 if settings.preset == "cpu" else None)
-    given: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
-    if settings.steps is not None:
-        given["steps"] = settings.steps
+    given = {**settings.given(), **({} if epochs is None else {"epochs": epochs})}
     usual, base = _OF_PRESET[settings.preset], preset.get("learning_rate", 2e-4)
     found = []
     for seed in range(settings.seeds):

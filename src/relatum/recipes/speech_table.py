@@ -15,7 +15,7 @@ from ..runs import RunError
 from ..settings import choice
 from .experiments.cells import Cell, Record
 from .experiments.data import found_data
-from .experiments.running import carry_out
+from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .images.resolve import found_device
 from .speech import TrainSpeech, build_networks, load_corpus, trained_network
@@ -75,20 +75,14 @@ def main(settings: SpeechTable, console: Console | None = None) -> dict[str, Rec
         RunError: If the folder holds cells with other settings.
         ValueError: If no cell has such a name.
     """
-    console = console or Console()
     folder = SpeechFolder(found_data(settings.data, "speech"))
     every = cells_of(settings, folder)
     work = partial(run_cell, data=folder.path)
-    records, jobs = carry_out(settings, "speech-table", settings.preset, every, work, console)
-    command = f"relatum reproduce speech-table --preset {settings.preset}"
-    text = write_table_page(records, page=settings.page, command=command, jobs=jobs)
-    console.out(text, highlight=False)
-    return records
+    return reproduce(settings, "speech-table", every, work, write_table_page, console)
 
 
 def cells_of(settings: SpeechTable, folder: SpeechFolder) -> list[Cell]:
     """All cells, seeds outermost."""
-    given: dict[str, Any] = {} if settings.steps is None else {"steps": settings.steps}
     preset = {"device": found_device("auto"), **PRESETS[settings.preset]}
     found = []
     for seed in range(settings.seeds):
@@ -99,7 +93,7 @@ def cells_of(settings: SpeechTable, folder: SpeechFolder) -> list[Cell]:
             if kind in SUPERVISED:
                 rate = preset.get("learning_rate", DEFAULTS["learning_rate"]) / 2
                 own = {**preset, **_WITH_LABELS, "learning_rate": rate}
-            resolved = settings_of(own, objective, seed, folder, **given)
+            resolved = settings_of(own, objective, seed, folder, **settings.given())
             plan = {key: v for key, v in asdict(resolved).items() if key not in FREE}
             trained = kind in OBJECTIVES or kind in SUPERVISED
             steps = resolved.steps or round(157 * resolved.epochs)  # a share of the bar, no more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -12,7 +11,7 @@ from rich.console import Console
 from ..settings import choice
 from .experiments.cells import Cell, Record
 from .experiments.data import found_data
-from .experiments.running import carry_out
+from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .vision.cells import train_cell
 from .vision.presets import PRESETS, cell, settings_of
@@ -65,14 +64,9 @@ def main(settings: Stability, console: Console | None = None) -> dict[str, Recor
         RunError: If the folder holds cells with other settings.
         ValueError: If no cell has such a name.
     """
-    console = console or Console()
     work = partial(train_cell, data=found_data(settings.data, "cifar10"))
     every = cells_of(settings)
-    records, jobs = carry_out(settings, "stability", settings.preset, every, work, console)
-    command = f"relatum reproduce stability --preset {settings.preset}"
-    text = write_stability_page(records, page=settings.page, command=command, jobs=jobs)
-    console.out(text, highlight=False)
-    return records
+    return reproduce(settings, "stability", every, work, write_stability_page, console)
 
 
 def cells_of(settings: Stability) -> list[Cell]:
@@ -82,13 +76,12 @@ def cells_of(settings: Stability) -> list[Cell]:
         ("cosine", _COSINE, OBJECTIVES),
         *(("dot", temperature, ("dv", "nwj")) for temperature in _GENTLER),
     ]
-    given: Mapping[str, Any] = {} if settings.steps is None else {"steps": settings.steps}
     return [
         cell(
             f"{objective}-{critic}-{temperature:g}-{seed}",
             settings_of(
                 settings.preset, objective=objective, critic=critic, temperature=temperature,
-                seed=seed, checkpoint_every=_EVERY, **_CHANGED[settings.preset], **given,
+                seed=seed, checkpoint_every=_EVERY, **_CHANGED[settings.preset], **settings.given(),
             ),
         )
         for seed in range(settings.seeds)

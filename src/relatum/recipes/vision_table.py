@@ -14,7 +14,7 @@ from ..models import build_encoder
 from ..settings import choice
 from .experiments.cells import Cell, Record
 from .experiments.data import found_data
-from .experiments.running import carry_out
+from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .finetuning import FineTunePlan, fine_tune
 from .images.build import untrained_encoder
@@ -72,7 +72,6 @@ def main(settings: VisionTable, console: Console | None = None) -> dict[str, Rec
         RunError: If the folder holds cells with other settings.
         ValueError: If no cell has such a name.
     """
-    console = console or Console()
     every = cells_of(settings)
     needed = {str(each.plan["set"]) for each in settings.chosen(every)}
     places = {
@@ -80,22 +79,17 @@ def main(settings: VisionTable, console: Console | None = None) -> dict[str, Rec
         for name in sorted(needed)
     }
     work = partial(run_cell, places=places)
-    records, jobs = carry_out(settings, "vision-table", settings.preset, every, work, console)
-    command = f"relatum reproduce vision-table --preset {settings.preset}"
-    text = write_vision_page(records, page=settings.page, command=command, jobs=jobs)
-    console.out(text, highlight=False)
-    return records
+    return reproduce(settings, "vision-table", every, work, write_vision_page, console)
 
 
 def cells_of(settings: VisionTable) -> list[Cell]:
     """All cells, seeds outermost; WPC, which takes longest, last of a seed."""
-    given: Mapping[str, Any] = {} if settings.steps is None else {"steps": settings.steps}
     found = []
     for seed in range(settings.seeds):
         for kind in ("supervised", "untrained", *OBJECTIVES):
             for data, encoder in ROWS[settings.preset]:
                 objective = kind if kind in OBJECTIVES else "cpc"
-                own = {**_OF_DATA.get(data, {}), **PAPER_CRITIC[objective], **given}
+                own = {**_OF_DATA.get(data, {}), **PAPER_CRITIC[objective], **settings.given()}
                 if encoder is not None:
                     own["encoder"] = encoder
                 if objective == "rpc" and data in _BETA:

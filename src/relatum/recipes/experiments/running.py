@@ -1,49 +1,61 @@
-"""From an experiment's options and cells to its finished records."""
+"""From an experiment's options and cells to its table, its page and its records."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
 
 from rich.console import Console
 
 from .cells import Cell, Record, Work, finish, processes, read_finished
 from .settings import Experiment
 
-__all__ = ["Finished", "carry_out"]
+__all__ = ["Page", "reproduce"]
 
 
-class Finished(NamedTuple):
-    """The records of all finished cells by name, and how many ran at a time."""
+class Page(Protocol):
+    """What an experiment shows of its records."""
 
-    records: dict[str, Record]
-    jobs: int
+    def __call__(
+        self, records: Mapping[str, Record], *, page: Path | None, command: str, jobs: int
+    ) -> str:
+        """Writes the page if one is asked for; returns its table and findings as text."""
+        ...
 
 
-def carry_out(
+def reproduce(
     settings: Experiment,
-    command: str,
-    preset: str,
+    name: str,
     every: Sequence[Cell],
     work: Work,
-    console: Console,
-) -> Finished:
-    """Runs the chosen cells that are not finished.
+    write: Page,
+    console: Console | None = None,
+) -> dict[str, Record]:
+    """Runs the chosen cells that are not finished, prints the table, writes the page.
 
     Args:
         settings: Of the experiment.
-        command: Its name, for the default folder.
-        preset: Its preset, for the same.
+        name: Of its command.
         every: All its cells.
-        work: What makes a record.
-        console: Where progress goes.
+        work: What makes the record of a cell.
+        write: Makes table and page from the records of all finished cells.
+        console: Where progress and table go.
+
+    Returns:
+        The records of the finished cells, by name.
 
     Raises:
         RunError: If the folder holds cells with other settings.
         ValueError: If no cell has such a name.
     """
+    console = console or Console()
     chosen = settings.chosen(every)
-    folder = settings.folder(command, preset)
+    folder = settings.out or Path("runs") / f"{name}-{settings.preset}"
     jobs = processes(settings.jobs, str(chosen[0].plan["device"]))
     finish(chosen, folder, work, jobs=jobs, console=console)
-    return Finished(read_finished(every, folder), jobs)
+    records = read_finished(every, folder)
+    command = f"relatum reproduce {name} --preset {settings.preset}"
+    text = write(records, page=settings.page, command=command, jobs=jobs)
+    console.out(text, highlight=False)
+    return records

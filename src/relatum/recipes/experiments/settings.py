@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from ...settings import check_choices
+from ...settings import check_choices, choice
 from .cells import Cell
 
 __all__ = ["Experiment"]
@@ -15,7 +15,9 @@ __all__ = ["Experiment"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """Options of a reproduction; each command adds its preset."""
+    """Options of a reproduction; each command says what its presets are."""
+
+    preset: str = choice("paper", ("cpu", "gpu", "paper"))
 
     data: Path | None = None
     """Folder of the data. Default: the data set's name in the folder $RELATUM_DATA, else in data or
@@ -49,9 +51,9 @@ class Experiment:
         if self.page is not None and self.page.suffix != ".md":
             raise ValueError(f"page must end in .md, got {self.page}")
 
-    def folder(self, command: str, preset: str) -> Path:
-        """Where cells and trainings are kept."""
-        return self.out or Path("runs") / f"{command}-{preset}"
+    def given(self) -> dict[str, int]:
+        """What is said here in place of a preset's settings."""
+        return {} if self.steps is None else {"steps": self.steps}
 
     def chosen(self, every: Sequence[Cell]) -> list[Cell]:
         """The cells whose names match.
