@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..runs import RunError, atomic_write, strict_json
 from ..settings import check_choices, choice
+from .experiments.workers import counting_bar
 from .staircase import LEVELS, Plan, oracle, read_cells, train_cell, write_page
 from .staircase.cells import Cell, read_json
 
@@ -147,15 +147,7 @@ def main(settings: Staircase, console: Console | None = None) -> Path:
 
 def _train(cells: list[Cell], plan: Plan, folder: Path, console: Console) -> None:
     """Trains and keeps each cell; a bar on a terminal, one line a cell elsewhere."""
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    with bar:
+    with counting_bar(console, disable=not console.is_terminal) as bar:
         task = bar.add_task("steps", total=len(cells) * plan.steps)
         for number, cell in enumerate(cells, start=1):
             bar.update(task, description=cell.name)

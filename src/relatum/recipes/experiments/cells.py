@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import datetime
 import json
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...runs import Run, RunError, atomic_write, strict_json
+from .workers import counting_bar, single_threaded
 
 __all__ = ["Cell", "Record", "Work", "finish", "processes", "read_finished"]
 
@@ -136,18 +134,9 @@ def _apart(
     cells: Sequence[Cell], folder: Path, work: Work, jobs: int, console: Console
 ) -> Iterator[tuple[Cell, Record]]:
     """Several at a time; the bar counts the updates of those that run, too."""
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    # Started afresh, not forked: a forked child of a process with torch's threads can hang.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=torch.set_num_threads,
-                               initargs=(1,))  # fmt: skip
+    pool = single_threaded(jobs)
     work_of = {cell: max(1, cell.steps) for cell in cells}
-    bar = Progress(*columns, console=console, disable=not console.is_terminal)
+    bar = counting_bar(console, disable=not console.is_terminal)
     try:
         with bar:
             line = bar.add_task("steps", total=sum(work_of.values()))

@@ -5,23 +5,22 @@ from __future__ import annotations
 import datetime
 import json
 import math
-import multiprocessing
 import random
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import numpy as np
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from threadpoolctl import threadpool_limits
 
 from ...mi.result import MIEstimate
 from ...runs import atomic_write, strict_json
+from ..experiments.workers import counting_bar, single_threaded
 from .plan import Cell
 
 __all__ = ["Estimator", "finish", "run_cell"]
@@ -49,13 +48,7 @@ def finish(
     missing = [cell for cell in cells if _finished(cell.file(folder)) is None]
     # In a random order slow and fast cells mix, so that the time left is right from the start.
     random.Random(0).shuffle(missing)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, speed_estimate_period=_PACE) as bar:
+    with counting_bar(console, speed_estimate_period=_PACE) as bar:
         line = bar.add_task("estimates", total=len(cells), completed=len(cells) - len(missing))
         for cell, record in _run(missing, estimate, jobs):
             atomic_write(cell.file(folder), strict_json(record).encode() + b"\n")
@@ -82,20 +75,13 @@ def _run(cells: list[Cell], estimate: Estimator, jobs: int) -> Iterator[tuple[Ce
         finally:
             torch.set_num_threads(threads)
         return
-    # Started afresh, not forked: a forked child of a process with torch's threads can hang.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_one_thread)
+    pool = single_threaded(jobs)
     try:
         running = {pool.submit(run_cell, cell, estimate): cell for cell in cells}
         for future in as_completed(running):
             yield running[future], future.result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-    threadpool_limits(1)
 
 
 def run_cell(cell: Cell, estimate: Estimator) -> Record:
