@@ -1,6 +1,7 @@
 """Decoding rules on images whose pixels are known, and alignment when files are left out."""
 
 import io
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
@@ -279,3 +280,59 @@ def test_select_keeps_all_columns_together():
     assert chosen.ids == ("file3.png", "file1.png")
     assert chosen.pixels[:, 0, 0, 0].tolist() == [3, 1]
     assert chosen.labels.tolist() == chosen.rows.tolist() == [3, 1]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("stream", [False, True])
+def test_batches_are_the_pixels_in_order(workers, stream):
+    colours = [solid((n, 2 * n, 255 - n)) for n in range(7)]
+    table = decode(listing(list(map(encoded, colours))), image_size=4, stream=stream)
+    batches = list(table.batches(3, workers))
+    assert [len(batch) for batch in batches] == [3, 3, 1]
+    expected = np.stack([np.asarray(image).transpose(2, 0, 1) for image in colours])
+    np.testing.assert_array_equal(torch.cat(batches).numpy(), expected)
+
+
+def test_a_batch_with_an_image_that_is_gone_names_it(tmp_path):
+    files = [tmp_path / f"{n}.png" for n in range(3)]
+    for file in files:
+        file.write_bytes(encoded(solid((1, 2, 3))))
+    table = decode(listing(files), image_size=4, stream=True)
+    files[1].unlink()
+    with pytest.raises(DataError, match=r"cannot decode file1\.png \(in somewhere\).*No such file"):
+        list(table.batches(2))
+
+
+def test_workers_stay_little_ahead_of_what_is_used(monkeypatch):
+    """However slow the user of the pixels is, memory holds a few chunks."""
+    asked = []
+
+    class Pool:
+        def __init__(self, *_, **__):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def submit(self, work, *arguments):
+            asked.append(len(arguments[0]))
+            future = Future()
+            future.set_result(work(*arguments))
+            return future
+
+        def shutdown(self, **_):
+            pass
+
+    monkeypatch.setattr("relatum.data.images.ProcessPoolExecutor", Pool)
+    monkeypatch.setattr("relatum.data.images._CHUNK", 2)
+    white = encoded(solid((255, 255, 255)))
+    table = decode(listing([white] * 40), image_size=4, stream=True)
+    asked.clear()
+    batches = table.batches(2, workers=3)
+    for used in range(1, 21):
+        next(batches)
+        assert sum(asked) <= 2 * used + 2 * 2 * 3
+    assert sum(asked) == 40

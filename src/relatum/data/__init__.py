@@ -3,7 +3,7 @@
 from .augment import POLICIES, Augmentation, Draws
 from .images import DataError, Encoded, ImageTable, SkippedFile
 from .sources import Splits, load_splits
-from .streamed import Frames, InMemory, PixelSource, Request, Streamed
+from .streamed import Frames, InMemory, PixelSource, Request, Streamed, pixel_source
 
 __all__ = [
     "POLICIES",
@@ -20,4 +20,5 @@ __all__ = [
     "Splits",
     "Streamed",
     "load_splits",
+    "pixel_source",
 ]

@@ -8,11 +8,12 @@ would not fit into memory, the images as they are kept (:class:`Encoded`).
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing.context import BaseContext
 from typing import Any, Literal
@@ -40,6 +41,7 @@ __all__ = [
 OnBadFile = Literal["error", "skip"]
 
 _CHUNK = 128  # images a worker decodes per message: large enough to hide the messaging
+_AHEAD = 2  # chunks for each worker that are decoded or in work before they are asked for
 
 
 @dataclass(frozen=True)
@@ -123,17 +125,40 @@ class ImageTable:
             fingerprint=_crc(chosen) if isinstance(chosen, Encoded) else None,
         )
 
+    def batches(self, size: int = 512, workers: int = 0) -> Iterator[UInt8[Tensor, "b 3 h w"]]:
+        """The pixels, so many images at a time: from memory, or decoded ahead of their use.
+
+        Args:
+            size: Images in a batch; the last may have fewer.
+            workers: Processes that decode, where pixels are not in memory. Memory holds what they
+                have in work, whatever the size of the table.
+
+        Raises:
+            DataError: If an image cannot be read any more; the message names it.
+        """
+        pixels: Any = self.pixels
+        if not isinstance(pixels, Encoded):
+            yield from torch.split(pixels, size)
+            return
+        results = zip(self.ids, _each(pixels.items, pixels.size, workers), strict=True)
+        while rows := list(itertools.islice(results, size)):
+            batch = np.empty((len(rows), *pixels.shape[1:]), dtype=np.uint8)
+            for square, (name, result) in zip(batch, rows, strict=True):
+                if isinstance(result, str):
+                    raise DataError(f"cannot decode {name} (in {self.source}): {result}")
+                square[:] = result[0].transpose(2, 0, 1)
+            yield torch.from_numpy(batch)
+
     def held(self, workers: int = 0) -> ImageTable:
         """The same table with its pixels in memory, decoded now if they were to be streamed."""
         pixels: Any = self.pixels
         if not isinstance(pixels, Encoded):
             return self
-        held = np.empty(pixels.shape, dtype=np.uint8)
-        for row, result in enumerate(_each(pixels.items, pixels.size, workers)):
-            if isinstance(result, str):
-                raise DataError(f"cannot decode {self.ids[row]} (in {self.source}): {result}")
-            held[row] = result[0].transpose(2, 0, 1)
-        return replace(self, pixels=torch.from_numpy(held))
+        held, row = torch.empty(pixels.shape, dtype=torch.uint8), 0
+        for batch in self.batches(workers=workers):
+            held[row : row + len(batch)] = batch
+            row += len(batch)
+        return replace(self, pixels=held)
 
 
 def _crc(images: Encoded) -> int:
@@ -262,11 +287,17 @@ def _each(items: Sequence[Item], size: int | None, workers: int) -> Iterator[Res
     if workers == 0:
         yield from (_try_decode(item, size) for item in items)
         return
-    chunks = [(items[start : start + _CHUNK], size) for start in range(0, len(items), _CHUNK)]
+    starts = range(0, len(items), _CHUNK)
     with ProcessPoolExecutor(workers, mp_context=worker_context()) as pool:
+        # Not pool.map: what is decoded faster than it is used would all be kept.
+        ahead: deque[Future[list[Result]]] = deque()
         try:
-            for results in pool.map(_decode_chunk, chunks):
-                yield from results
+            for start in starts:
+                ahead.append(pool.submit(_decode_chunk, items[start : start + _CHUNK], size))
+                if len(ahead) > _AHEAD * workers:
+                    yield from ahead.popleft().result()
+            while ahead:
+                yield from ahead.popleft().result()
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -283,8 +314,7 @@ def worker_context() -> BaseContext:
     return context
 
 
-def _decode_chunk(job: tuple[Iterable[Item], int | None]) -> list[Result]:
-    items, size = job
+def _decode_chunk(items: Sequence[Item], size: int | None) -> list[Result]:
     return [_try_decode(item, size) for item in items]
 
 

@@ -21,9 +21,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from .augment import Augmentation, Draws
 from .decoding import DataError, Item, cut, open_rgb
-from .images import Encoded, worker_context
+from .images import Encoded, ImageTable, worker_context
 
-__all__ = ["Frames", "InMemory", "PixelSource", "Request", "Streamed"]
+__all__ = ["Frames", "InMemory", "PixelSource", "Request", "Streamed", "pixel_source"]
 
 _CHUNK = 32  # images that a worker hands over at a time
 _AHEAD = 2  # batches that are decoded or in work before they are asked for
@@ -65,6 +65,10 @@ class PixelSource(Protocol):
         """Where the pixels come to lie."""
         ...
 
+    def follow(self, requests: Iterable[Request]) -> None:
+        """Says what will be asked for, in this order, so that it can be made ready ahead."""
+        ...
+
     def frames(self, request: Request) -> list[Frames]:
         """One for each view."""
         ...
@@ -80,6 +84,9 @@ class InMemory:
     def device(self) -> torch.device:
         """Where the pixels lie."""
         return self.pixels.device
+
+    def follow(self, requests: Iterable[Request]) -> None:
+        """Nothing to do: all is ready."""
 
     def frames(self, request: Request) -> list[Frames]:
         """The stored squares, the same for each view; every draw is still to be applied."""
@@ -191,6 +198,16 @@ class Streamed:
             generator=torch.Generator(),  # the loader must not draw from training's own
             **options,
         )
+
+
+def pixel_source(
+    images: ImageTable, policy: Augmentation, *, workers: int, device: torch.device
+) -> PixelSource:
+    """The source that a table is made for: its memory, or workers that decode."""
+    pixels: Any = images.pixels
+    if isinstance(pixels, Encoded):
+        return Streamed(pixels, policy, workers=workers, device=device)
+    return InMemory(pixels.to(device))
 
 
 # An image, and the uniform numbers behind the crop of each of its views.

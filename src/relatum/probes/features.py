@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ Array: TypeAlias = NDArray[Any] | Tensor
 
 def extract_features(
     module: nn.Module,
-    pixels: UInt8[Tensor, "n 3 h w"],
+    pixels: UInt8[Tensor, "n 3 h w"] | Iterable[UInt8[Tensor, "b 3 h w"]],
     *,
     batch_size: int = 512,
     device: torch.device | str | None = None,
@@ -30,8 +31,8 @@ def extract_features(
 
     Args:
         module: Takes (b, 3, h, w) floats and returns (b, d).
-        pixels: The images, uint8.
-        batch_size: Images at once: bounds the memory.
+        pixels: The images, uint8; or batches of them, where not all fit into memory at once.
+        batch_size: Images at once, where `pixels` is a tensor: bounds the memory.
         device: Where the module is; None looks at its first parameter or buffer.
 
     Raises:
@@ -39,16 +40,17 @@ def extract_features(
             is on another device or does not return (b, d), or a feature is not finite; the row
             and column are named.
     """
-    _check_pixels(pixels)
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    batches = torch.split(pixels, batch_size) if isinstance(pixels, Tensor) else pixels
     place = _device(module, device)
     modes = {part: part.training for part in module.modules()}
     outputs: list[Tensor] = []
     try:
         module.eval()
         with torch.no_grad():
-            for batch in torch.split(pixels, batch_size):
+            for batch in batches:
+                _check_pixels(batch)
                 output = module(batch.to(place).float() / 255)
                 if output.ndim != 2 or len(output) != len(batch):
                     raise ValueError(
@@ -60,6 +62,8 @@ def extract_features(
         # Not module.train(mode): a frozen part may be in another mode than the whole.
         for part, training in modes.items():
             part.training = training
+    if not outputs:
+        raise ValueError("there must be at least one batch of pixels")
     features = torch.cat(outputs)
     # numpy has no bfloat16; float32 holds all its values and those of float16.
     array = features.to(torch.promote_types(features.dtype, torch.float32)).numpy()

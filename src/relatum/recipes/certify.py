@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -204,10 +205,9 @@ def _embedded(settings: Certify, run: Run, console: Console) -> Embeddings:
         tables = [splits.test if settings.part == "test" else splits.train]
     count = sum(map(len, tables))
     console.out(f"features of {count:,} {settings.part} images of {run.path}", highlight=False)
+    batches = chain.from_iterable(table.batches(workers=trained.workers) for table in tables)
     return Embeddings(
-        np.concatenate(
-            [extract_features(encoder, table.pixels, device=settings.device) for table in tables]
-        ),
+        extract_features(encoder, batches, device=settings.device),
         labels=np.concatenate([table.labels.numpy() for table in tables]),
         classes=np.array(splits.train.classes, dtype=np.str_),
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,11 @@ class Embed:
     """Processes that decode images; 0 decodes in this one. Does not change the result. For a folder
     of many images take as many as there are processors. Default: as in the run."""
 
+    stream: bool = False
+    """Of other images than the run's: decode them as they are encoded, instead of holding all in
+    memory. Each is looked at once before, so that a damaged one is found at once. (The run's own
+    images are read as in training.)"""
+
     batch_size: int = 512
     """Images that go through the encoder at a time: bounds the memory."""
 
@@ -117,9 +124,7 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
     if settings.part != "all":
         parts = {settings.part: parts[settings.part]}
     encoder = run_encoder(run, settings.device)
-    features = np.concatenate(
-        [_features(encoder, table, settings, console) for table in parts.values() if len(table)]
-    )
+    features = _features(encoder, list(parts.values()), trained.workers, settings, console)
     paces = (
         f"{sum(map(len, splits[:2])) / (read - began):.0f} images a second read, "
         f"{len(features) / (time.perf_counter() - read):.0f} encoded"
@@ -144,29 +149,35 @@ def _images(run: Run, trained: TrainImages, settings: Embed) -> Splits:
     names = ("data", "test_fraction", "split_seed", "limit", "on_bad_file")
     given = {name: value for name in names if (value := getattr(settings, name)) is not None}
     if not given:
+        if settings.stream and not trained.stream:
+            raise ValueError(
+                f"{run.path} had its images in memory, so they are read into memory here, too; "
+                "--stream is for other images, named by --data"
+            )
         splits = load_run_images(trained, None)
         check_run_images(run, splits, None)
         return splits
     if settings.data not in (None, trained.data):
         given.setdefault("limit", None)
-    return load_images(replace(trained, **given))
+    return load_images(replace(trained, **given, stream=settings.stream or trained.stream))
 
 
 def _features(
-    encoder: torch.nn.Module, table: ImageTable, settings: Embed, console: Console
+    encoder: torch.nn.Module,
+    tables: Sequence[ImageTable],
+    workers: int,
+    settings: Embed,
+    console: Console,
 ) -> Float[np.ndarray, "n d"]:
     size = settings.batch_size
     batches = track(
-        torch.split(table.pixels, size),
+        chain.from_iterable(table.batches(size, workers) for table in tables if len(table)),
         "features",
+        total=sum(-(-len(table) // size) for table in tables),
         console=console,
         disable=not console.is_terminal,
     )
-    parts = [
-        extract_features(encoder, batch, batch_size=size, device=settings.device)
-        for batch in batches
-    ]
-    return np.concatenate(parts).astype(np.float32)
+    return extract_features(encoder, batches, device=settings.device).astype(np.float32)
 
 
 def _columns(parts: dict[str, ImageTable]) -> dict[str, np.ndarray]:

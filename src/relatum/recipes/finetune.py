@@ -248,6 +248,7 @@ def _tune(cell: Cell, settings: FineTune, console: Console) -> None:
         cell.plan,
         split=cell.splits.how,
         device=settings.device,
+        workers=read_settings(cell.run).workers,
         folder=cell.folder,
         console=console,
     )

@@ -7,10 +7,10 @@ import io
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, UInt8
+import torch
+from jaxtyping import Float
 from PIL import Image
 from sklearn.manifold import TSNE
-from torch import Tensor
 
 from ..data import ImageTable
 
@@ -88,7 +88,7 @@ def neighbours(
         nearest = np.argsort(-similarity, kind="stable")[: min(SHOWN, len(unit) - 1)]
         found = [
             {
-                "png": _png(images.pixels[index]),
+                "png": _png(images, index),
                 "label": _name(images, index),
                 "similarity": round(float(similarity[index]), 6),
             }
@@ -96,7 +96,7 @@ def neighbours(
         ]
         rows.append(
             {
-                "query": _png(images.pixels[query]),
+                "query": _png(images, query),
                 "query_label": _name(images, query),
                 "neighbours": found,
             }
@@ -121,7 +121,8 @@ def _name(images: ImageTable, row: int) -> str:
     return images.classes[label] if label >= 0 else "unlabelled"
 
 
-def _png(pixels: UInt8[Tensor, "3 h w"]) -> str:
+def _png(images: ImageTable, row: int) -> str:
+    pixels = images.select(torch.tensor([row])).held().pixels[0]
     buffer = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy()).save(buffer, "PNG")
     return base64.b64encode(buffer.getvalue()).decode()

@@ -149,13 +149,14 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     check_run_images(run, splits, settings.data)
     _check_labels(splits.train, settings)
     before = parameter_hash(encoder)
-    mine = _extract(encoder, splits, settings.device)
+    mine = _extract(encoder, splits, trained.workers, settings.device)
     after = parameter_hash(encoder)
     features = {
         "encoder": ((str(run.path),), mine),
         "untrained": _untrained(trained, data, splits, settings, shared),
-        "pixels": _pixels(data, splits, shared),
     }
+    if not trained.stream:  # so many pixels that they are not even held
+        features["pixels"] = _pixels(data, splits, shared)
     rows, cards = [], {}
     jobs = settings.jobs(trained.seed)
     for name, (key, found) in features.items():
@@ -192,8 +193,11 @@ def _check_labels(train: ImageTable, settings: Probe) -> None:
         )
 
 
-def _extract(encoder: torch.nn.Module, splits: Splits, device: str) -> Features:
-    train, test = (extract_features(encoder, part.pixels, device=device) for part in splits[:2])
+def _extract(encoder: torch.nn.Module, splits: Splits, workers: int, device: str) -> Features:
+    train, test = (
+        extract_features(encoder, part.batches(workers=workers), device=device)
+        for part in splits[:2]
+    )
     return Features(train, test, parameter_hash(encoder))
 
 
@@ -208,7 +212,7 @@ def _untrained(
     key = ("untrained", trained.encoder, trained.normalization, trained.seed, *data)
     if key not in shared.features:
         encoder = untrained_encoder(trained).to(settings.device)
-        shared.features[key] = _extract(encoder, splits, settings.device)
+        shared.features[key] = _extract(encoder, splits, trained.workers, settings.device)
     return key, shared.features[key]
 
 

@@ -8,16 +8,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from ..data import (
-    POLICIES,
-    Augmentation,
-    Encoded,
-    ImageTable,
-    InMemory,
-    PixelSource,
-    Splits,
-    Streamed,
-)
+from ..data import POLICIES, ImageTable, Splits, pixel_source
 from ..distributed import Group
 from ..runs import Run
 from ..scores import MovingMoments
@@ -85,7 +76,7 @@ def main(
     if settings.tiny:
         _tiny(settings, console)
         return None
-    everything = splits or load_images(settings, held=False)
+    everything = splits or load_images(settings)
     train_on, watched = held_back(everything.train, settings)
     splits = everything._replace(train=train_on)
     settings = resolve(settings, len(splits.train))
@@ -122,9 +113,7 @@ def main(
     )
     watch = CertificateWatch.of(networks.encoder, watched, settings.certify_every, plan.steps)
     nonfinite = None
-    if isinstance(step.images, Streamed):
-        ahead = (batch for number in range(began, plan.steps) for batch in plan.batches(number))
-        step.images.follow(step.request(rows, seed) for rows, seed in ahead)
+    step.images.follow(step.request(rows, seed) for rows, seed in plan.remaining(began))
     try:
         with monitor:
             train(step, state, plan, run, monitor, place.group, watch)
@@ -202,7 +191,7 @@ def _prepare(
     policy = POLICIES[settings.augmentation or "none"](images.pixels.shape[-1])
     step = ContrastiveStep(
         networks,
-        _source(images, policy, settings.workers, device),
+        pixel_source(images, policy, workers=settings.workers, device=device),
         policy,
         bank=bank,
         penalty=settings.penalty,
@@ -213,15 +202,6 @@ def _prepare(
         positives=settings.positives,
     )
     return step, TrainingState(modules, optimizer, scaler)
-
-
-def _source(
-    images: ImageTable, policy: Augmentation, workers: int, device: torch.device
-) -> PixelSource:
-    pixels: Any = images.pixels
-    if isinstance(pixels, Encoded):
-        return Streamed(pixels, policy, workers=workers, device=device)
-    return InMemory(pixels.to(device))
 
 
 def _outcome(

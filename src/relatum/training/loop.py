@@ -177,6 +177,10 @@ class Plan:
                 stream_seed(self.seed, DRAWS, number),
             )
 
+    def remaining(self, step: int) -> Iterator[tuple[Int64[Tensor, " n"], int]]:
+        """The batches of a step and of all after it."""
+        return (batch for number in range(step, self.steps) for batch in self.batches(number))
+
     def rate(self, step: int) -> float:
         """The learning rate of a step."""
         if self.constant_rate:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int64, UInt8
+from jaxtyping import Int64
 from rich.console import Console
-from torch import Tensor, nn
+from torch import nn
 
-from ...data import POLICIES, ImageTable
+from ...data import POLICIES, ImageTable, pixel_source
 from ...probes import ProbeResult, ProtocolCard, extract_features, parameter_hash
 from ...probes.task import ProbeTask, probe_task, score
 from ...runs import Run, RunError
@@ -72,6 +72,7 @@ def fine_tune(
     *,
     split: str = "as given",
     device: torch.device | str = "cpu",
+    workers: int = 0,
     folder: Path | None = None,
     console: Console | None = None,
 ) -> FineTuneResult:
@@ -92,6 +93,7 @@ def fine_tune(
         plan: The protocol; None is the default one.
         split: One sentence on how training and test images were parted, for the card.
         device: Where to compute.
+        workers: Processes that decode images that are streamed. They do not change the result.
         folder: A run directory for the log and the checkpoints, continued where it exists; None
             leaves nothing behind.
         console: Where progress and the time left go; None shows nothing.
@@ -118,7 +120,7 @@ def fine_tune(
     trunk = encoder if head is None else nn.Sequential(encoder, head)
     before = parameter_hash(trunk)
     task, rows = _labels(train_images, test_images, plan)
-    images = train_images.pixels[rows]
+    images = train_images.select(torch.from_numpy(rows))
     network = _network(encoder, head, images, len(task.classes), plan).to(device)
     if torch.device(device).type == "cpu":
         # Colours innermost: the same convolutions, a fifth faster on the CPU.
@@ -126,9 +128,10 @@ def fine_tune(
     text = f"encoder: {before}\n{to_yaml(plan)}"
     with nullcontext(folder) if folder else tempfile.TemporaryDirectory() as place:
         run = _open(Path(str(place)), text)
-        state = _train(network, images, task, plan, run, console)
+        state = _train(network, images, task, plan, workers, run, console)
         curve = tuple(run.metrics())
-    logits = extract_features(network, test_images.pixels[task.test_x[:, 0].astype(np.int64)])
+    asked = test_images.select(torch.from_numpy(task.test_x[:, 0].astype(np.int64)))
+    logits = extract_features(network, asked.batches(workers=workers))
     found = score(task, logits, probe="fine-tuning", settings=asdict(plan))
     prints = (before, parameter_hash(trunk))
     dim, counts = network.linear.in_features, (len(train_images), len(test_images))
@@ -192,7 +195,7 @@ def _labels(train_images: ImageTable, test_images: ImageTable, plan: FineTunePla
 def _network(
     encoder: nn.Module,
     head: nn.Module | None,
-    images: UInt8[Tensor, "n 3 s s"],
+    images: ImageTable,
     classes: int,
     plan: FineTunePlan,
 ) -> Classifier:
@@ -203,7 +206,7 @@ def _network(
     network = Classifier(
         trunk,
         stem,
-        extract_features(trunk, images[:2]).shape[1],
+        extract_features(trunk, images.select(torch.arange(2)).batches()).shape[1],
         classes,
         frozen=plan.tune == "classifier",
         running=plan.normalises_by == "running",
@@ -228,9 +231,10 @@ def _open(place: Path, text: str) -> Run:
 
 def _train(
     network: Classifier,
-    images: UInt8[Tensor, "n 3 s s"],
+    images: ImageTable,
     task: ProbeTask,
     plan: FineTunePlan,
+    workers: int,
     run: Run,
     console: Console | None,
 ) -> TrainingState:
@@ -254,13 +258,15 @@ def _train(
     if run.checkpoint.exists():
         state.load_state_dict(load_checkpoint(run.checkpoint, device=device))
         forget_later_lines(run, state.step)
+    policy = POLICIES[plan.augmentation](images.pixels.shape[-1])
     step = SupervisedStep(
         network,
-        images.to(device),
+        pixel_source(images, policy, workers=workers, device=device),
         torch.from_numpy(task.train_y).to(device),
-        POLICIES[plan.augmentation](images.shape[-1]),
+        policy,
         AUTOCAST.get(plan.autocast),
     )
+    step.images.follow(step.request(rows, seed) for rows, seed in schedule.remaining(state.step))
     per_epoch = schedule.steps_per_epoch
     with Monitor(
         run, schedule.steps, done=state.step, steps_per_epoch=per_epoch, console=console

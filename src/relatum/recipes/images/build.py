@@ -111,14 +111,9 @@ def build_networks(settings: TrainImages, group: Group = ALONE) -> Networks:
     return Networks(encoder, head, loss)
 
 
-def load_images(settings: TrainImages, *, held: bool = True) -> Splits:
-    """The training and test images that the settings name.
-
-    Args:
-        settings: Of the run.
-        held: Whether all pixels are wanted in memory, also where training streams them.
-    """
-    splits = load_splits(
+def load_images(settings: TrainImages) -> Splits:
+    """The training and test images that the settings name; pixels in memory unless streamed."""
+    return load_splits(
         settings.data,
         image_size=stored_size(settings),
         test_fraction=settings.test_fraction,
@@ -130,10 +125,6 @@ def load_images(settings: TrainImages, *, held: bool = True) -> Splits:
         stream=settings.stream,
         cache=settings.cache,
     )
-    if not held:
-        return splits
-    train, test = (table.held(settings.workers) for table in splits[:2])
-    return splits._replace(train=train, test=test)
 
 
 def data_card(splits: Splits) -> dict[str, Any]:
