@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +14,11 @@ from rich.console import Console
 from relatum.recipes.experiments.batch_page import write_batch_page
 from relatum.recipes.experiments.cells import Cell, finish
 from relatum.recipes.experiments.data import found_data
+from relatum.recipes.experiments.running import reproduce
+from relatum.recipes.experiments.seeds import accuracy, by_seed, shared, values
 from relatum.recipes.experiments.settings import Experiment
 from relatum.recipes.experiments.statistics import gain, level, slope
+from relatum.recipes.speech_batch_size import SpeechBatchSize
 from relatum.recipes.stability import Stability
 from relatum.runs import RunError
 from relatum.settings import SettingsError, field_docs
@@ -46,12 +49,13 @@ def test_finished_cells_are_not_run_again(tmp_path, jobs):
     assert sorted((tmp_path / "log.txt").read_text().split()) == ["c-1", "c-2", "c-3"]
 
 
-def test_a_cell_that_fails_loses_none_that_is_finished(tmp_path):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_cell_that_fails_is_named_and_stops_no_other(tmp_path, jobs):
     broken = [*cells(1), Cell("bad", {"value": 0, "fails": True}), *cells(2)]
-    with pytest.raises(ArithmeticError):
-        finish(broken, tmp_path, note, jobs=1, console=QUIET)
+    with pytest.raises(RunError, match=r"1 of 3 cells failed.* bad \(ArithmeticError: as told\)"):
+        finish(broken, tmp_path, note, jobs=jobs, console=QUIET)
     finish(cells(1, 2), tmp_path, note, jobs=1, console=QUIET)
-    assert (tmp_path / "log.txt").read_text().split() == ["c-1", "bad", "c-2"]
+    assert sorted((tmp_path / "log.txt").read_text().split()) == ["bad", "c-1", "c-2"]
 
 
 def test_cells_of_other_settings_are_refused_by_name(tmp_path):
@@ -143,35 +147,97 @@ def test_options_of_the_base_are_explained_too():
     assert docs["preset"].startswith("cpu:")
 
 
-def batch_records(rpc, cpc):
-    """Records of three sizes and two seeds whose accuracies are straight lines in log2 size."""
+def record(value, step=None):
     return {
-        f"{name}-{size}-{seed}": {
-            "plan": {}, "created": "2026-01-01", "seconds": 1.0,
-            "measures": {"linear": 0.5 + b * math.log2(size) + 0.001 * seed * (size == 64)},
-        }
-        for name, b in (("rpc", rpc), ("cpc", cpc))
-        for size in (32, 64, 128)
-        for seed in (0, 1)
+        "plan": {}, "created": "2026-01-01", "seconds": 1.0, "measures": {"linear": value},
+        "training": {"nonfinite_step": step},
     }  # fmt: skip
+
+
+def test_seeds_are_paired_by_their_number():
+    """Position would pair seed 0 with seed 1; text would put seed 10 before 2."""
+    records = {"rpc_0": 0.5, "rpc_2": 0.6, "rpc_10": 0.9, "cpc_10": 0.8, "cpc_2": 0.6, "cpc_3": 0.1}
+    found = by_seed({name: record(value) for name, value in records.items()})
+    assert list(found["rpc"]) == [0, 2, 10]
+    assert shared(values(found["rpc"]), values(found["cpc"])) == ([0.6, 0.9], [0.6, 0.8])
+
+
+def test_what_was_run_and_came_to_nothing_is_not_called_not_run():
+    assert accuracy({}) == "not run"
+    assert accuracy({0: record(None, 3)}) == "features not finite"
+    assert accuracy({0: record(0.5), 1: record(None, 3)}) == "50.0 (1 of 2 seeds) ×"
+    assert accuracy({0: record(0.5), 1: record(0.5)}) == "50.0 ± 0.0"
+
+
+def test_the_command_on_a_page_makes_its_cells():
+    assert Stability().command("stability") == "relatum reproduce stability --preset paper"
+    given = SpeechBatchSize(preset="cpu", seeds=3, cells="rpc-*", jobs=2, page=Path("a.md"))
+    assert given.command("x") == "relatum reproduce x --preset cpu --seeds 3 --cells 'rpc-*'"
+
+
+def test_cells_of_different_images_do_not_meet_in_one_table(tmp_path):
+    def other(cell, folder, console):
+        return note(cell, folder, console) | {"images": cell.plan["value"]}
+
+    settings = Stability(preset="cpu", out=tmp_path, jobs=1)
+    every = [replace(cell, plan={**cell.plan, "device": "cpu"}) for cell in cells(1, 2)]
+    with pytest.raises(RunError, match="c-1 and c-2 were trained on different images"):
+        reproduce(settings, "stability", every, other, lambda *_, **__: "", QUIET)
+
+
+def batch_records(slopes):
+    """Records of three sizes; of each objective one slope a seed, in log2 of the size."""
+    return {
+        f"{name}-{size}-{seed}": record(0.5 + b * math.log2(size / 64))
+        for name, of in slopes.items()
+        for seed, b in enumerate(of)
+        for size in (32, 64, 128)
+    }
+
+
+FLAT, RISES = (0.0, 0.001, -0.001), (0.02, 0.021, 0.019)
 
 
 @pytest.mark.parametrize(
     ("rpc", "cpc", "verdict"),
-    [(0.0, 0.02, "holds here"), (0.02, 0.0, "is contradicted"), (0.01, 0.01, "neither shown")],
+    [
+        (FLAT, RISES, "holds here"),
+        ((0.04, 0.041, 0.042), RISES, "is contradicted here"),
+        (RISES, RISES, "neither shown nor refuted"),
+        # Seeds differ in their slopes, and alike for both; then only RPC's do.
+        ((0.0, 0.001, 0.035), (0.02, 0.021, 0.0551), "holds here"),
+        (
+            (0.0, 0.001, 0.035),
+            (0.02, 0.021, 0.04),
+            "though that of the pooled trainings lies below",
+        ),
+        ((0.0, 0.03, 0.0), RISES, "neither shown nor refuted"),
+        # Both fall, RPC the more: a slope below that of CPC is no merit then.
+        ((-0.03, -0.031, -0.029), (-0.01, -0.011, -0.009), "cannot be seen here"),
+    ],
 )
 def test_the_verdict_on_batch_sizes_is_that_of_the_slopes(tmp_path, rpc, cpc, verdict):
     page = tmp_path / "page.md"
+    records = batch_records({"rpc": rpc, "cpc": cpc})
     text = write_batch_page(
-        batch_records(rpc, cpc), page=page, title="T", command="c", protocol="p",
-        measure="linear", jobs=1,
-    )  # fmt: skip
-    if verdict == "neither shown":  # the paired difference is zero throughout
-        assert "holds zero" in text
-    else:
-        assert verdict in text
-    assert f"RPC: {100 * rpc:+.2f} points" in text
-    assert verdict.split()[-1] in page.read_text()
+        records, page=page, title="T", command="c", protocol="p", measure="linear", jobs=1
+    )
+    assert verdict in text
+    assert verdict in page.read_text()
+    assert f"RPC: {100 * np.mean(rpc):+.2f} (" in text
     assert page.with_suffix(".svg").read_text().startswith("<?xml")
     found = json.loads(page.with_suffix(".json").read_text())["slopes"]
-    assert np.isclose(found["cpc"]["value"], cpc, atol=1e-12)
+    for kind in ("over_seeds", "pooled"):
+        assert found["cpc"][kind]["value"] == pytest.approx(np.mean(cpc), abs=1e-12)
+    differences = np.subtract(rpc, cpc)
+    half = 4.303 * differences.std(ddof=1) / math.sqrt(3)  # 97.5 % quantile of t, 2 degrees
+    ends = [found["difference"]["over_seeds"][end] for end in ("low", "high")]
+    assert ends == pytest.approx([differences.mean() - half, differences.mean() + half], rel=1e-3)
+
+
+def test_no_verdict_from_one_seed(tmp_path):
+    records = batch_records({"rpc": (0.0,), "cpc": (0.02,)})
+    text = write_batch_page(
+        records, page=None, title="T", command="c", protocol="p", measure="linear", jobs=1
+    )
+    assert "no verdict" in text

@@ -1,6 +1,8 @@
 """The vision reproductions on a handful of made images, and alpha's share of a gradient."""
 
+import importlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,8 +16,10 @@ from relatum.recipes.images.build import build_networks
 from relatum.recipes.images.resolve import resolve
 from relatum.recipes.stability import Stability, cells_of
 from relatum.recipes.vision.alpha import alpha_share
-from relatum.recipes.vision.presets import PRESETS, settings_of
+from relatum.recipes.vision.presets import PRESETS, cell, settings_of, training_of
 from relatum.recipes.vision.stability_page import write_stability_page
+from relatum.recipes.vision_table import VisionTable, run_cell
+from relatum.recipes.vision_table import cells_of as table_cells
 
 QUIET = Console(quiet=True)
 TINY = {
@@ -77,6 +81,8 @@ def fake(objective, critic, end):
 @pytest.mark.parametrize(("cpc_end", "says"), [(None, "holds for raw"), (4, "does not hold")])
 def test_the_verdict_on_stability_asks_for_both_sides(cpc_end, says):
     records = {f"{name}-cosine-0.5-0": fake(name, "cosine", None) for name in ("dv", "cpc")}
+    partial = {"rpc-dot-8-0": fake("rpc", "dot", None)}
+    assert "claim" not in write_stability_page(partial, page=None, command="c", jobs=1)
     for name, end in (("dv", 7), ("nwj", 0), ("cpc", cpc_end), ("rpc", None)):
         records[f"{name}-dot-8-0"] = fake(name, "dot", end)
     text = write_stability_page(records, page=None, command="c", jobs=1)
@@ -90,6 +96,49 @@ def test_every_objective_sees_the_same_but_for_its_formula():
     rest = [{k: v for k, v in plan.items() if k not in names} for plan in plans]
     assert len(rest) == 5
     assert all(each == rest[0] for each in rest)
+
+
+@pytest.mark.parametrize("module", ["stability", "batch_size", "relative_parameters",
+                                    "vision_table"])  # fmt: skip
+@pytest.mark.parametrize("preset", ["cpu", "gpu", "paper"])
+def test_a_cell_is_trained_as_its_settings_say(monkeypatch, module, preset, tmp_path):
+    """What comes out of a cell's plan is what went in, but for where things are."""
+    room = importlib.import_module(f"relatum.recipes.{module}")
+    made = []
+
+    def noted(name, settings, **more):
+        made.append(settings)
+        return cell(name, settings, **more)
+
+    monkeypatch.setattr(room, "cell", noted)
+    kind = next(each for each in vars(room).values()
+                if isinstance(each, type) and each.__module__ == room.__name__)  # fmt: skip
+    cells = room.cells_of(kind(preset=preset, seeds=1))
+    elsewhere = ("data", "out", "threads", "tensorboard", "log_every")
+    assert len(made) == len(cells) > 3
+    for given, one in zip(made, cells, strict=True):
+        found = training_of(one.plan, tmp_path, tmp_path / "out")
+        same = {name: getattr(given, name) for name in elsewhere}
+        assert replace(found, **same) == given
+
+
+@pytest.mark.parametrize("kind", ["supervised", "untrained"])
+def test_what_has_no_objective_starts_by_its_seed_alone(images, tiny, tmp_path, kind):
+    """A new process draws other weights, unless its seed does."""
+    settings = VisionTable(preset="cpu", seeds=1, steps=3)
+    (one,) = (each for each in table_cells(settings) if each.name == f"cifar10_conv-small_{kind}_0")
+    records = []
+    for attempt, draw in enumerate((1, 2)):
+        torch.manual_seed(draw)
+        records.append(run_cell(one, tmp_path / str(attempt), QUIET, places={"cifar10": images}))
+    assert records[0]["measures"] == records[1]["measures"]
+    if kind == "supervised":
+        texts = [
+            (tmp_path / str(n) / "runs" / one.name / "config.yaml").read_text() for n in (0, 1)
+        ]
+        assert texts[0] == texts[1]
+        lines = (tmp_path / "0" / "runs" / one.name / "metrics.jsonl").read_text().splitlines()
+        assert json.loads(lines[-1])["step"] == 3
 
 
 def plain_gradient(networks, views, critic, alpha, weights):

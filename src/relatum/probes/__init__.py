@@ -16,7 +16,7 @@ the training rows alone.
 
 from .abx import ABXResult, abx
 from .class_means import class_mean_scores, class_means, class_means_probe
-from .features import extract_features, pixel_features
+from .features import NonFiniteFeatures, extract_features, pixel_features
 from .knn import knn_probe
 from .labels import few_labels, labels_share
 from .linear import REGULARISATION_GRID, Standardiser, linear_probe
@@ -30,6 +30,7 @@ __all__ = [
     "ABXResult",
     "Comparison",
     "Interval",
+    "NonFiniteFeatures",
     "ProbeResult",
     "ProtocolCard",
     "Standardiser",

@@ -11,9 +11,13 @@ from jaxtyping import Float, Float64, UInt8
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["Array", "extract_features", "feature_array", "pixel_features"]
+__all__ = ["Array", "NonFiniteFeatures", "extract_features", "feature_array", "pixel_features"]
 
 Array: TypeAlias = NDArray[Any] | Tensor
+
+
+class NonFiniteFeatures(ValueError):
+    """A feature is NaN or infinite, as after a training that ran away."""
 
 
 def extract_features(
@@ -37,8 +41,8 @@ def extract_features(
 
     Raises:
         ValueError: If `pixels` is no such tensor or empty, `batch_size` is not positive, the module
-            is on another device or does not return (b, d), or a feature is not finite; the row
-            and column are named.
+            is on another device or does not return (b, d).
+        NonFiniteFeatures: If a feature is not finite; the row and column are named.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -115,8 +119,8 @@ def feature_array(features: Array, name: str) -> Float64[np.ndarray, "n d"]:
 
     Raises:
         TypeError: If they are not floating point.
-        ValueError: If they are no matrix, have no columns, or hold a NaN or an infinity; the
-            first bad row and column are named.
+        ValueError: If they are no matrix or have no columns.
+        NonFiniteFeatures: If they hold a NaN or an infinity; the first is named.
     """
     if isinstance(features, Tensor):
         floating = features.is_floating_point()
@@ -132,5 +136,5 @@ def feature_array(features: Array, name: str) -> Float64[np.ndarray, "n d"]:
     finite = np.isfinite(matrix)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
-        raise ValueError(f"{name} row {row}, column {column} is {matrix[row, column]}")
+        raise NonFiniteFeatures(f"{name} row {row}, column {column} is {matrix[row, column]}")
     return np.ascontiguousarray(matrix, np.float64)

@@ -13,6 +13,7 @@ from ..settings import choice
 from .experiments.batch_page import write_batch_page
 from .experiments.cells import Cell, Record
 from .experiments.data import found_data
+from .experiments.page import length
 from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .vision.cells import train_cell
@@ -24,11 +25,11 @@ SIZES: Final = (32, 64, 128, 256, 512)
 OBJECTIVES: Final = ("rpc", "cpc")
 
 _PROTOCOL: Final = """\
-CIFAR-10, {images} training images at {side} x {side} pixels, `{encoder}`, {epochs:g} epochs: the \
-same number of epochs at every size, LARS at the paper's linear rule 1.0 · batch / 256 with a \
-tenth of the epochs as warm-up, so that a small batch takes more and smaller steps. RPC: (1, \
+CIFAR-10, {images} training images at {side} x {side} pixels, `{encoder}`, {length}: the \
+same number at every size, LARS at the paper's linear rule 1.0 · batch / 256 with {warmup:g} \
+epochs of warm-up, so that a small batch takes more and smaller steps. RPC: (1, \
 0.005, 1) on raw dot products / 128. CPC: cosines / 0.5. Both as published. Linear classifier on \
-frozen features, its penalty chosen on training images, judged on the 10,000 test images."""
+frozen features, its penalty chosen on training images, judged on all test images."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ def _protocol(plan: Mapping[str, Any]) -> str:
         images=f"{plan['limit'] or 50_000:,}",
         side=plan["image_size"] or 32,
         encoder=plan["encoder"],
-        epochs=plan["epochs"],
+        length=length(plan),
+        warmup=plan["epochs"] / 10 if plan["warmup_epochs"] is None else plan["warmup_epochs"],
     )
 
 

@@ -15,14 +15,11 @@ from .experiments.data import found_data
 from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .vision.alpha import train_alpha_cell
-from .vision.grid import GRID, HEADS
+from .vision.grid import DECIDING, GRID, HEADS
 from .vision.parameters_page import write_parameters_page
 from .vision.presets import PRESETS, cell, settings_of
 
 __all__ = ["RelativeParameters", "main"]
-
-# The cells that the paper's two statements are about: its best beta and gamma, and every alpha.
-_DECIDING: Final = (0.001, 1.0)
 
 _CHANGED: Final[dict[str, dict[str, Any]]] = {"cpu": {"epochs": 6.0}, "gpu": {}, "paper": {}}
 
@@ -64,7 +61,7 @@ def cells_of(settings: RelativeParameters) -> list[Cell]:
     found = []
     for seed in range(settings.seeds):
         for head, (beta, gamma, alpha) in product(HEADS, product(GRID, repeat=3)):
-            if seed and (beta, gamma) != _DECIDING:
+            if seed and (beta, gamma) != DECIDING:
                 continue
             training = settings_of(
                 settings.preset, objective="rpc", alpha=alpha, beta=beta, gamma=gamma, seed=seed,

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from ..models import build_encoder
 from ..settings import choice
 from .experiments.cells import Cell, Record
 from .experiments.data import found_data
@@ -38,7 +37,9 @@ ROWS: Final[dict[str, tuple[tuple[str, str | None], ...]]] = {
 }  # fmt: skip
 
 # Where the paper's settings of a data set differ.
-_OF_DATA: Final[dict[str, dict[str, Any]]] = {"stl10": {"image_size": 96}}
+_OF_DATA: Final[dict[str, dict[str, Any]]] = {
+    "stl10": {"image_size": 96, "augmentation": "simclr"},
+}
 _BETA: Final = {"stl10": 0.001}
 
 
@@ -108,18 +109,18 @@ def run_cell(cell: Cell, folder: Path, console: Console, *, places: Mapping[str,
         return train_cell(cell, folder, console, data=data)
     settings = training_of(cell.plan, data, cell.run(folder))
     splits = images_of(settings)
+    encoder = untrained_encoder(resolve(settings, len(splits.train)))
+    images = {"images": splits.train.checksum}
     if kind == "untrained":
-        encoder = untrained_encoder(resolve(settings, len(splits.train)))
-        return {"measures": measure(encoder, splits, settings.seed)}
-    rows = len(splits.train)
-    epochs = (
-        settings.epochs if settings.steps is None else settings.steps * settings.batch_size / rows
-    )
+        return {"measures": measure(encoder, splits, settings.seed), **images}
+    epochs = settings.epochs
+    if settings.steps is not None:
+        labelled = int((splits.train.labels >= 0).sum())
+        epochs = settings.steps * min(settings.batch_size, labelled) / labelled
     plan = FineTunePlan(
         tune="all", epochs=epochs, batch_size=settings.batch_size, seed=settings.seed,
         autocast=settings.autocast,
     )  # fmt: skip
-    encoder = build_encoder(settings.encoder, image_size=splits.train.pixels.shape[-1])
     tuned = fine_tune(
         encoder, None, splits.train, splits.test, plan, device=settings.device,
         folder=cell.run(folder), console=console,
@@ -127,4 +128,5 @@ def run_cell(cell: Cell, folder: Path, console: Console, *, places: Mapping[str,
     return {
         "measures": {"linear": tuned.accuracy},
         "training": {"seconds": tuned.seconds, "nonfinite_step": None, "plan": asdict(plan)},
+        **images,
     }

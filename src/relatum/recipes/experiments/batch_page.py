@@ -7,25 +7,34 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...probes import paired_difference
+from ...probes import mean_interval, paired_difference
 from .cells import Record
 from .page import origin, table, write_page
-from .statistics import Slope, gain, level, slope
+from .seeds import accuracy, by_seed, shared, values
+from .statistics import Slope, gain, slope
 
 __all__ = ["write_batch_page"]
 
 _EXPLAINED = """\
 Mean ± half width of the 95 % t-interval over seeds, in percent; the difference is paired over \
-seeds. *Slope*: points of accuracy for each doubling of the batch, by least squares over all sizes \
-and seeds, with its 95 % t-interval. The paper says that CPC drops more at small batches: then \
-CPC's slope is the larger one, and the slope of RPC − CPC is below zero."""
+seeds. *Slope*: points of accuracy for each doubling of the batch, by least squares. *Over seeds*: \
+one slope a seed, and the t-interval of their mean; it supposes nothing of trainings that share a \
+seed, and is what the verdict rests on. *Pooled*: one line through all trainings, taken as \
+independent. The paper says that CPC drops more at small batches: then CPC's slope is above zero, \
+and the slope of RPC − CPC below it."""
+
+_NAMES = {"rpc": "RPC", "cpc": "CPC", "difference": "RPC − CPC"}
 
 
-class _Point(NamedTuple):
-    objective: str
-    size: int
-    seed: int
-    accuracy: float
+class _Slopes(NamedTuple):
+    """One slope by two intervals, which differ in what they suppose."""
+
+    over_seeds: Slope
+    pooled: Slope
+
+
+Curves = Mapping[int, Mapping[int, float]]
+"""Accuracies of an objective, by size and seed."""
 
 
 def write_batch_page(
@@ -49,20 +58,20 @@ def write_batch_page(
         measure: Which measure is compared.
         jobs: Cells at a time.
     """
-    points = _points(records, measure)
-    sizes = sorted({point.size for point in points})
+    curves = {name: _curves(records, name, measure) for name in ("rpc", "cpc")}
+    sizes = sorted(curves["rpc"].keys() | curves["cpc"].keys())
     header = ["batch", "RPC, %", "CPC, %", "RPC − CPC, points"]
+    found = by_seed(records)
     rows = [
-        [str(size), level(_at(points, "rpc", size)), level(_at(points, "cpc", size)),
-         gain(*_pairs(points, size))]
+        [str(size), *(accuracy(found.get(f"{name}-{size}", {}), measure) for name in curves),
+         gain(*_pairs(curves, size))]
         for size in sizes
     ]  # fmt: skip
     shown = table(header, rows)
-    slopes = {name: _slope(points, name) for name in ("rpc", "cpc")}
-    slopes["difference"] = _difference_slope(points)
-    findings = "\n".join(f"* {line}" for line in [*_findings(slopes), _levels(points, sizes)])
+    slopes = {name: _slopes(curve) for name, curve in {**curves, **_difference(curves)}.items()}
+    findings = "\n".join(f"* {line}" for line in [*_findings(slopes), _levels(curves, sizes)])
     if page is not None:
-        _draw(points, page.with_suffix(".svg"))
+        _draw(curves, page.with_suffix(".svg"))
         sections = [
             f"# {title}",
             origin(command, records, jobs),
@@ -72,96 +81,115 @@ def write_batch_page(
             findings,
             "## The numbers",
             shown,
+            _slope_table(slopes),
             _EXPLAINED,
         ]
-        found = {name: value and value._asdict() for name, value in slopes.items()}
-        write_page(page, sections, command, records, slopes=found)
+        numbers = {
+            name: each and {kind: value._asdict() for kind, value in each._asdict().items()}
+            for name, each in slopes.items()
+        }
+        write_page(page, sections, command, records, slopes=numbers)
     return f"{shown}\n\n{findings}"
 
 
-def _points(records: Mapping[str, Record], measure: str) -> list[_Point]:
-    found = []
-    for name, record in records.items():
-        objective, size, seed = name.split("-")
-        value = record["measures"].get(measure)
-        if value is not None:
-            found.append(_Point(objective, int(size), int(seed), float(value)))
-    return sorted(found)
+def _curves(records: Mapping[str, Record], objective: str, measure: str) -> Curves:
+    found = {}
+    for key, runs in by_seed(records).items():
+        name, _, size = key.partition("-")
+        if name == objective and (known := values(runs, measure)):
+            found[int(size)] = known
+    return dict(sorted(found.items()))
 
 
-def _at(points: Sequence[_Point], objective: str, size: int) -> list[float]:
-    return [p.accuracy for p in points if (p.objective, p.size) == (objective, size)]
-
-
-def _pairs(points: Sequence[_Point], size: int) -> tuple[list[float], list[float]]:
+def _pairs(curves: Mapping[str, Curves], size: int) -> tuple[list[float], list[float]]:
     """Accuracies of the seeds that both objectives have."""
-    of = {(p.objective, p.seed): p.accuracy for p in points if p.size == size}
-    seeds = sorted(s for name, s in of if name == "rpc" and ("cpc", s) in of)
-    return [of["rpc", s] for s in seeds], [of["cpc", s] for s in seeds]
+    return shared(curves["rpc"].get(size, {}), curves["cpc"].get(size, {}))
 
 
-def _slope(points: Sequence[_Point], objective: str) -> Slope | None:
-    mine = [point for point in points if point.objective == objective]
-    return _fit([p.size for p in mine], [p.accuracy for p in mine])
+def _difference(curves: Mapping[str, Curves]) -> dict[str, Curves]:
+    rpc, cpc = curves["rpc"], curves["cpc"]
+    return {
+        "difference": {
+            size: {s: rpc[size][s] - cpc[size][s] for s in rpc[size].keys() & cpc[size].keys()}
+            for size in rpc.keys() & cpc.keys()
+        }
+    }
 
 
-def _difference_slope(points: Sequence[_Point]) -> Slope | None:
-    sizes, differences = [], []
-    for size in sorted({point.size for point in points}):
-        for a, b in zip(*_pairs(points, size), strict=True):
-            sizes.append(size)
-            differences.append(a - b)
-    return _fit(sizes, differences)
-
-
-def _fit(sizes: Sequence[int], values: Sequence[float]) -> Slope | None:
-    if len(values) < 3 or len(set(sizes)) < 2:
+def _slopes(curve: Curves) -> _Slopes | None:
+    """Accuracy against log2 of the size; None with fewer than two seeds or three sizes of each."""
+    of: dict[int, list[tuple[float, float]]] = {}
+    for size, seeds in curve.items():
+        for seed, value in seeds.items():
+            of.setdefault(seed, []).append((math.log2(size), value))
+    if len(of) < 2 or min(map(len, of.values())) < 3:
         return None
-    return slope([math.log2(size) for size in sizes], values)
+    mean = mean_interval([slope(*zip(*points, strict=True)).value for points in of.values()])
+    every = [point for points in of.values() for point in points]
+    return _Slopes(Slope(mean.mean, mean.low, mean.high), slope(*zip(*every, strict=True)))
 
 
-def _findings(slopes: Mapping[str, Slope | None]) -> list[str]:
-    names = {"rpc": "RPC", "cpc": "CPC", "difference": "RPC − CPC"}
-    lines = []
-    for key, name in names.items():
-        if (found := slopes[key]) is not None:
-            ends = f"{100 * found.low:+.2f} to {100 * found.high:+.2f}"
-            lines.append(f"{name}: {100 * found.value:+.2f} points for each doubling ({ends}).")
-    if (found := slopes["difference"]) is not None:
-        if found.high < 0:
-            verdict = "holds here: the interval of the difference lies below zero"
-        elif found.low > 0:
-            verdict = "is contradicted here: the interval of the difference lies above zero"
-        else:
-            verdict = "is neither shown nor refuted here: the interval of the difference holds zero"
-        lines.append(f"That RPC depends less on the size of the batch than CPC {verdict}.")
-    return lines
+def _ends(found: Slope) -> str:
+    return f"{100 * found.value:+.2f} ({100 * found.low:+.2f} to {100 * found.high:+.2f})"
 
 
-def _levels(points: Sequence[_Point], sizes: Sequence[int]) -> str:
+def _slope_table(slopes: Mapping[str, _Slopes | None]) -> str:
+    header = ["slope, points a doubling", "over seeds", "pooled"]
+    rows = [
+        [name, *(map(_ends, found) if (found := slopes[key]) else ("not run", "not run"))]
+        for key, name in _NAMES.items()
+    ]
+    return table(header, rows)
+
+
+def _findings(slopes: Mapping[str, _Slopes | None]) -> list[str]:
+    lines = [
+        f"{name}: {_ends(found.over_seeds)} points for each doubling."
+        for key, name in _NAMES.items()
+        if (found := slopes[key]) is not None
+    ]
+    difference, cpc = slopes["difference"], slopes["cpc"]
+    if difference is None or cpc is None:
+        return [*lines, "Fewer than two seeds of three sizes: no verdict."]
+    return [*lines, f"That CPC loses more by small batches than RPC {_verdict(difference, cpc)}"]
+
+
+def _verdict(difference: _Slopes, cpc: _Slopes) -> str:
+    if cpc.over_seeds.value <= 0:
+        return "cannot be seen here: CPC does not lose by small batches."
+    found, pooled = difference
+    if found.high < 0:
+        return "holds here: the interval of the difference lies below zero."
+    if found.low > 0:
+        return "is contradicted here: the interval of the difference lies above zero."
+    said = "is neither shown nor refuted here: the interval of the difference holds zero"
+    if pooled.high < 0:
+        return f"{said}, though that of the pooled trainings lies below it."
+    return f"{said}."
+
+
+def _levels(curves: Mapping[str, Curves], sizes: Sequence[int]) -> str:
     """At which sizes one of the two is clearly above the other."""
     above: dict[str, list[str]] = {"RPC": [], "CPC": []}
     for size in sizes:
-        rpc, cpc = _pairs(points, size)
+        rpc, cpc = _pairs(curves, size)
         if rpc and (found := paired_difference(rpc, cpc)).excludes_zero:
             above["RPC" if found.mean > 0 else "CPC"].append(str(size))
     said = [f"{name} is above at {', '.join(at)}" for name, at in above.items() if at]
     return f"By paired intervals {'; '.join(said) or 'neither is above the other at any size'}."
 
 
-def _draw(points: Sequence[_Point], path: Path) -> None:
+def _draw(curves: Mapping[str, Curves], path: Path) -> None:
     from .figure import COLOURS, panels, save_svg  # matplotlib is slow to load, and an extra
 
     figure, axes = panels(1, width=4.8, height=3.0)
     axis = axes[0][0]
-    sizes = sorted({point.size for point in points})
-    for name, colour in zip(("rpc", "cpc"), COLOURS, strict=False):
-        mine = [p for p in points if p.objective == name]
-        known = [size for size in sizes if _at(points, name, size)]
-        means = [100 * sum(v) / len(v) for size in known if (v := _at(points, name, size))]
-        axis.plot(known, means, color=colour, linewidth=1.6, label=name.upper())
-        axis.plot([p.size for p in mine], [100 * p.accuracy for p in mine], "o", color=colour,
-                  markersize=3.5, alpha=0.6)  # fmt: skip
+    for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
+        means = [100 * sum(seeds.values()) / len(seeds) for seeds in curve.values()]
+        axis.plot(list(curve), means, color=colour, linewidth=1.6, label=name.upper())
+        dots = [(size, 100 * value) for size, seeds in curve.items() for value in seeds.values()]
+        axis.plot(*zip(*dots, strict=True), "o", color=colour, markersize=3.5, alpha=0.6)
+    sizes = sorted({size for curve in curves.values() for size in curve})
     axis.set_xscale("log", base=2)
     axis.set_xticks(sizes, [str(size) for size in sizes])
     axis.minorticks_off()

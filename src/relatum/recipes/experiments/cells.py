@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from ...runs import Run, RunError, atomic_write, strict_json
+from ...runs import Run, RunError, atomic_write, environment, strict_json
 from .workers import counting_bar, single_threaded
 
-__all__ = ["Cell", "Record", "Work", "finish", "processes", "read_finished"]
+__all__ = ["Cell", "Record", "Work", "finish", "made_by", "processes", "read_finished"]
 
 Record = dict[str, Any]
 
@@ -62,7 +62,23 @@ def processes(jobs: int | None, device: str) -> int:
     """How many cells run at a time: as given, else one a processor, and one on a GPU."""
     if jobs is not None:
         return jobs
-    return 1 if device != "cpu" else len(os.sched_getaffinity(0))
+    if device != "cpu":
+        return 1
+    if hasattr(os, "sched_getaffinity"):  # not on every system
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def made_by() -> dict[str, str]:
+    """The versions and the machine that a number depends on."""
+    found = environment()
+    names = ("torch", "numpy", "scikit-learn")
+    versions = ", ".join(f"{name} {found['versions'][name]}" for name in names)
+    gpu = None if found["accelerator"] == "none" else found["accelerator"]
+    return {
+        "versions": f"Python {found['python']}, {versions}",
+        "machine": gpu or f"{found['platform']}, no GPU",
+    }
 
 
 def finish(
@@ -80,7 +96,8 @@ def finish(
         console: Where progress goes.
 
     Raises:
-        RunError: If a finished cell was made with other settings, or its file is damaged.
+        RunError: If a finished cell was made with other settings, its file is damaged, or a cell
+            failed: the others are run first, and each failure is named.
         ValueError: If two cells share a name.
     """
     if len({cell.name for cell in cells}) < len(cells):
@@ -90,12 +107,19 @@ def finish(
     if missing and done:
         console.out(f"{len(done)} of {len(cells)} cells are finished already", highlight=False)
     run = _here if jobs == 1 else _apart
-    for number, (cell, record) in enumerate(
-        run(missing, folder, work, jobs, console), len(done) + 1
-    ):
-        console.out(
-            f"{number}/{len(cells)} {cell.name}: {record['seconds']:.0f} s", highlight=False
-        )
+    failed: dict[str, Exception] = {}
+    results = run(missing, folder, work, jobs, console)
+    for number, (cell, found) in enumerate(results, len(done) + 1):
+        if isinstance(found, Exception):
+            failed[cell.name] = found
+        said = f"{found}" if isinstance(found, Exception) else f"{found['seconds']:.0f} s"
+        console.out(f"{number}/{len(cells)} {cell.name}: {said}", highlight=False)
+    if failed:
+        each = "; ".join(f"{name} ({type(e).__name__}: {e})" for name, e in failed.items())
+        first = next(iter(failed.values()))
+        raise RunError(
+            f"{len(failed)} of {len(cells)} cells failed, the others are kept: {each}"
+        ) from first
     return read_finished(cells, folder)
 
 
@@ -125,14 +149,17 @@ def read_finished(cells: Sequence[Cell], folder: Path) -> dict[str, Record]:
 
 def _here(
     cells: Sequence[Cell], folder: Path, work: Work, jobs: int, console: Console
-) -> Iterator[tuple[Cell, Record]]:
+) -> Iterator[tuple[Cell, Record | Exception]]:
     for cell in cells:
-        yield cell, _keep(cell, folder, work, console)
+        try:
+            yield cell, _keep(cell, folder, work, jobs, console)
+        except Exception as error:
+            yield cell, error
 
 
 def _apart(
     cells: Sequence[Cell], folder: Path, work: Work, jobs: int, console: Console
-) -> Iterator[tuple[Cell, Record]]:
+) -> Iterator[tuple[Cell, Record | Exception]]:
     """Several at a time; the bar counts the updates of those that run, too."""
     pool = single_threaded(jobs)
     work_of = {cell: max(1, cell.steps) for cell in cells}
@@ -141,7 +168,7 @@ def _apart(
         with bar:
             line = bar.add_task("steps", total=sum(work_of.values()))
             running: dict[Future[Record], Cell] = {
-                pool.submit(_keep, cell, folder, work, None): cell for cell in cells
+                pool.submit(_keep, cell, folder, work, jobs, None): cell for cell in cells
             }
             past = 0
             while running:
@@ -149,20 +176,24 @@ def _apart(
                 for future in ready:
                     cell = running.pop(future)
                     past += work_of[cell]
-                    yield cell, future.result()
+                    error = future.exception()
+                    if error is not None and not isinstance(error, Exception):
+                        raise error  # asked to stop
+                    yield cell, future.result() if error is None else error
                 under_way = sum(_steps_so_far(cell, folder) for cell in running.values())
                 bar.update(line, completed=past + under_way)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _keep(cell: Cell, folder: Path, work: Work, console: Console | None) -> Record:
+def _keep(cell: Cell, folder: Path, work: Work, jobs: int, console: Console | None) -> Record:
     began = time.perf_counter()
     result = work(cell, folder, console or Console(quiet=True))
     record = {
         "plan": dict(cell.plan),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "seconds": round(time.perf_counter() - began, 1),
+        "made": {**made_by(), "jobs": jobs},
         **result,
     }
     atomic_write(cell.path(folder), strict_json(record).encode() + b"\n")

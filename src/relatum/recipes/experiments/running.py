@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rich.console import Console
 
+from ...runs import RunError
 from .cells import Cell, Record, Work, finish, processes, read_finished
 from .settings import Experiment
 
@@ -46,7 +47,8 @@ def reproduce(
         The records of the finished cells, by name.
 
     Raises:
-        RunError: If the folder holds cells with other settings.
+        RunError: If the folder holds cells with other settings or of other images, or if a cell
+            failed; the others are run, and kept.
         ValueError: If no cell has such a name.
     """
     console = console or Console()
@@ -55,7 +57,20 @@ def reproduce(
     jobs = processes(settings.jobs, str(chosen[0].plan["device"]))
     finish(chosen, folder, work, jobs=jobs, console=console)
     records = read_finished(every, folder)
-    command = f"relatum reproduce {name} --preset {settings.preset}"
-    text = write(records, page=settings.page, command=command, jobs=jobs)
+    _check_images(records)
+    text = write(records, page=settings.page, command=settings.command(name), jobs=jobs)
     console.out(text, highlight=False)
     return records
+
+
+def _check_images(records: Mapping[str, Record]) -> None:
+    """Raises RunError if cells of one data set saw different images."""
+    first: dict[str, tuple[str, int]] = {}
+    for name, record in records.items():
+        if (images := record.get("images")) is None:  # of an older version, or not of images
+            continue
+        other, seen = first.setdefault(str(record["plan"].get("set")), (name, images))
+        if images != seen:
+            raise RunError(
+                f"cells {other} and {name} were trained on different images; choose another --out"
+            )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -50,6 +51,16 @@ class Experiment:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if self.page is not None and self.page.suffix != ".md":
             raise ValueError(f"page must end in .md, got {self.page}")
+
+    def command(self, name: str) -> str:
+        """What makes the cells: the command with all that is not its default."""
+        place = ("preset", "data", "out", "jobs", "page")
+        said = [
+            f" --{each.name.replace('_', '-')} {shlex.quote(str(getattr(self, each.name)))}"
+            for each in fields(self)
+            if each.name not in place and getattr(self, each.name) != each.default
+        ]
+        return f"relatum reproduce {name} --preset {self.preset}" + "".join(said)
 
     def given(self) -> dict[str, int]:
         """What is said here in place of a preset's settings."""

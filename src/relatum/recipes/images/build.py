@@ -39,6 +39,7 @@ __all__ = [
     "read_settings",
     "trained_encoder",
     "trained_head",
+    "trained_networks",
     "untrained_encoder",
 ]
 
@@ -196,7 +197,7 @@ def trained_encoder(run: Run) -> Encoder:
     Raises:
         RunError: If there is no readable checkpoint.
     """
-    return _trained(run).encoder
+    return trained_networks(run).encoder
 
 
 def trained_head(run: Run) -> ProjectionHead:
@@ -205,10 +206,11 @@ def trained_head(run: Run) -> ProjectionHead:
     Raises:
         RunError: If there is no readable checkpoint.
     """
-    return _trained(run).head
+    return trained_networks(run).head
 
 
-def _trained(run: Run) -> Networks:
+def trained_networks(run: Run) -> Networks:
+    """Encoder and head of a run's last checkpoint, likewise; loss and critic as at the start."""
     state = load_checkpoint(run.checkpoint)
     networks = build_networks(read_settings(run))
     for name in ("encoder", "head"):

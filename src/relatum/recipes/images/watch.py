@@ -11,7 +11,7 @@ import torch
 from ...data import ImageTable
 from ...latent_class import labelled_sample, leave_one_out_risk, pair_risks, pair_table
 from ...models import Encoder
-from ...probes import extract_features
+from ...probes import NonFiniteFeatures, extract_features
 from ...settings import SettingsError
 from ..embeddings import on_sphere
 from .settings import TrainImages
@@ -63,7 +63,7 @@ class CertificateWatch:
             return {}
         try:
             features = extract_features(self.encoder, self.images.pixels)
-        except ValueError:  # not finite: the next step says so, and stops or records it
+        except NonFiniteFeatures:  # the next step says so, and stops or records it
             return dict.fromkeys(READINGS)
         sample = labelled_sample(on_sphere(features, TEMPERATURE), self.images.labels)
         risks = pair_risks(pair_table(sample), method="projection")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from jaxtyping import UInt8
@@ -14,13 +14,12 @@ from ...data import POLICIES
 from ...losses import ContrastiveLoss
 from ...objectives import RPC
 from ...runs import Run
-from ...training import load_checkpoint
 from ..experiments.cells import Cell, Record
 from ..images import TrainImages
-from ..images.build import Networks, build_networks
-from ..images.build import read_settings as read_run
+from ..images.build import Networks, build_networks, trained_networks
 from ..images.resolve import resolve
 from .cells import images_of, train_cell
+from .grid import DECIDING
 from .presets import training_of
 
 __all__ = ["alpha_share", "train_alpha_cell"]
@@ -29,15 +28,15 @@ _ROWS: Final = 128
 
 
 def train_alpha_cell(cell: Cell, folder: Path, console: Console, *, data: Path) -> Record:
-    """As :func:`train_cell`; where beta, gamma > 0 also the share of alpha in the gradient."""
+    """As :func:`train_cell`; at alpha = 0 of the deciding cells also alpha's share."""
     record = train_cell(cell, folder, console, data=data)
-    if not (cell.plan["alpha"] == 0 and cell.plan["beta"] == 0.001 and cell.plan["gamma"] == 1.0):
+    if cell.plan["alpha"] != 0 or (cell.plan["beta"], cell.plan["gamma"]) != DECIDING:
         return record
     settings = resolve(training_of(cell.plan, data, cell.run(folder)), cell.plan["limit"] or 50_000)
     pixels = images_of(settings).train.pixels[:_ROWS]
     fresh = build_networks(settings)
     shares = {"untrained": alpha_share(fresh, settings, pixels)}
-    shares["trained"] = alpha_share(_trained(Run.open(cell.run(folder))), settings, pixels)
+    shares["trained"] = alpha_share(trained_networks(Run.open(cell.run(folder))), settings, pixels)
     return {**record, "alpha_share": shares}
 
 
@@ -74,11 +73,3 @@ def alpha_share(
         part.train()
     zero, one = gradient(0.0), gradient(1.0)
     return float((one - zero).norm() / zero.norm())
-
-
-def _trained(run: Run) -> Networks:
-    networks = build_networks(read_run(run))
-    modules: dict[str, Any] = load_checkpoint(run.checkpoint)["modules"]
-    networks.encoder.load_state_dict(modules["encoder"])
-    networks.head.load_state_dict(modules["head"])
-    return networks

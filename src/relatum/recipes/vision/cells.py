@@ -12,7 +12,13 @@ from rich.console import Console
 from torch import nn
 
 from ...data import Splits
-from ...probes import class_means_probe, extract_features, knn_probe, linear_probe
+from ...probes import (
+    NonFiniteFeatures,
+    class_means_probe,
+    extract_features,
+    knn_probe,
+    linear_probe,
+)
 from ...runs import Run, RunError
 from ..experiments.cells import Cell, Record
 from ..images import TrainImages
@@ -51,6 +57,7 @@ def train_cell(cell: Cell, folder: Path, console: Console, *, data: Path) -> Rec
     return {
         "measures": measure(trained_encoder(run), splits, settings.seed),
         "training": _training(run),
+        "images": splits.train.checksum,
     }
 
 
@@ -65,7 +72,7 @@ def measure(encoder: nn.Module, splits: Splits, seed: int) -> dict[str, float | 
         train, test = (
             extract_features(encoder, table.pixels) for table in (splits.train, splits.test)
         )
-    except ValueError:  # exploded weights
+    except NonFiniteFeatures:  # exploded weights
         return dict.fromkeys(names)
     y, truth = (np.asarray(table.labels) for table in (splits.train, splits.test))
     return {

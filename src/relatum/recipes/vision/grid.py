@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-__all__ = ["GRID", "HEADS", "TITLES", "Point"]
+__all__ = ["DECIDING", "GRID", "HEADS", "TITLES", "Point"]
 
 GRID: Final = (0.0, 0.001, 1.0)
 """The paper's values of alpha, beta and gamma."""
+
+DECIDING: Final = (0.001, 1.0)
+"""The paper's best beta and gamma: the cells that its two statements are about."""
 
 HEADS: Final[dict[str, dict[str, Any]]] = {
     "released": {"critic": "dot", "temperature": 128.0},

@@ -13,17 +13,17 @@ from .grid import GRID, TITLES, Point
 __all__ = ["parameters_svg"]
 
 
-def parameters_svg(accuracies: Mapping[Point, list[float]], path: Path) -> None:
+def parameters_svg(accuracies: Mapping[Point, float | None], path: Path) -> None:
     """Three maps a head, one for each alpha: beta downwards, gamma to the right."""
     figure, axes = panels(len(GRID), rows=len(TITLES), width=2.4, height=2.0)
-    known = [value[0] for value in accuracies.values() if value]
+    known = [value for value in accuracies.values() if value is not None]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
     for row, (head, title) in zip(axes, TITLES.items(), strict=True):
         for axis, alpha in zip(row, GRID, strict=True):
             image = np.array([
-                [(accuracies.get(Point(head, alpha, beta, gamma)) or [np.nan])[0] for gamma in GRID]
+                [accuracies.get(Point(head, alpha, beta, gamma)) for gamma in GRID]
                 for beta in GRID
-            ])  # fmt: skip
+            ], dtype=float)  # fmt: skip
             axis.imshow(image, vmin=low, vmax=high, cmap="cividis", aspect="auto")
             for i, j in np.argwhere(np.isfinite(image)):
                 bright = image[i, j] > (low + high) / 2

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from ...probes import paired_difference
 from ..experiments.cells import Record
-from ..experiments.page import origin, table, write_page
-from ..experiments.statistics import gain, level
-from .grid import GRID, TITLES, Point
+from ..experiments.page import length, origin, table, write_page
+from ..experiments.seeds import Runs, accuracy, by_seed, ended, shared, values
+from ..experiments.statistics import gain
+from .grid import DECIDING, GRID, TITLES, Point
 
 __all__ = ["write_parameters_page"]
 
@@ -23,13 +24,14 @@ is a correction of order 1/(2N). An offset in that last layer, or dividing each 
 norm, frees the mean. *Share*: by how much the gradient of one step on 128 images moves when alpha \
 goes from 0 to 1, relative to its length at alpha = 0 (beta = 0.001, gamma = 1).
 
-Cells with beta = 0 or gamma = 0 are unbounded objectives: with beta = 0 positive scores may grow \
-without end, with gamma = 0 (and alpha > 0) negative ones may fall without end. With all three 0 \
-nothing speaks of negatives at all. They are run as they are; a loss that is not finite ends a \
-training, and the last checkpoint before is measured."""
+For raw scores some cells are unbounded objectives: with beta = 0 positive scores may grow without \
+end, with gamma = 0 and alpha > 0 negative ones may fall without end; where alpha and gamma are 0 \
+nothing speaks of negatives at all. Cosines are bounded, and so is every objective of them. All \
+cells are run as they are; a loss that is not finite ends a training (×), and the last checkpoint \
+before is measured."""
 
 
-Points = Mapping[Point, list[Record]]
+Points = Mapping[Point, Runs]
 
 
 def write_parameters_page(
@@ -43,7 +45,7 @@ def write_parameters_page(
         from .parameters_figure import parameters_svg  # matplotlib is slow to load, and an extra
 
         figure = page.with_suffix(".svg")
-        parameters_svg({point: _accuracies(found) for point, found in points.items()}, figure)
+        parameters_svg({point: values(found).get(0) for point, found in points.items()}, figure)
         sections = [
             "# Relative parameters: the paper's figure 2, for three heads",
             origin(command, records, jobs),
@@ -63,17 +65,16 @@ def write_parameters_page(
 
 
 def _points(records: Mapping[str, Record]) -> Points:
-    found: dict[Point, list[Record]] = {}
-    for name in sorted(records, key=lambda name: int(name.rpartition("_")[2])):
-        head, alpha, beta, gamma, _ = name.split("_")
-        point = Point(head, float(alpha), float(beta), float(gamma))
-        found.setdefault(point, []).append(records[name])
+    found = {}
+    for key, runs in by_seed(records).items():
+        head, alpha, beta, gamma = key.split("_")
+        found[Point(head, float(alpha), float(beta), float(gamma))] = runs
     return found
 
 
-def _accuracies(found: list[Record]) -> list[float]:
-    values = (record["measures"]["linear"] for record in found)
-    return [value for value in values if value is not None]
+def _first(runs: Runs) -> Runs:
+    """Of seed 0 alone, which the grid is compared on."""
+    return {seed: record for seed, record in runs.items() if seed == 0}
 
 
 def _grid(points: Points, head: str) -> str:
@@ -86,9 +87,7 @@ def _grid(points: Points, head: str) -> str:
     for alpha in GRID:
         row = [f"{alpha:g}"]
         for beta, gamma in product(GRID, GRID):
-            found = points.get(Point(head, alpha, beta, gamma), [])[:1]
-            stopped = any(each["training"]["nonfinite_step"] is not None for each in found)
-            row.append(level(_accuracies(found)) + (" ×" if stopped else ""))
+            row.append(accuracy(_first(points.get(Point(head, alpha, beta, gamma), {}))))
         rows.append(row)
     return table(header, rows)
 
@@ -101,27 +100,29 @@ def _deciding(points: Points) -> str:
     ]  # fmt: skip
     rows = []
     for head, title in TITLES.items():
-        of = {alpha: points.get(Point(head, alpha, 0.001, 1.0), []) for alpha in GRID}
-        values = {alpha: _accuracies(found) for alpha, found in of.items()}
-        shares = [each["alpha_share"] for each in of[0.0] if "alpha_share" in each]
+        of = {alpha: points.get(Point(head, alpha, *DECIDING), {}) for alpha in GRID}
+        shares = _shares(of[0.0])
         means = [
             f"{sum(share[kind] for share in shares) / len(shares):.4f}" if shares else "not run"
             for kind in ("untrained", "trained")
         ]
-        change = gain(values[1.0], values[0.0])
-        rows.append([title, *(level(values[alpha]) for alpha in GRID), change, *means])
+        change = gain(*shared(values(of[1.0]), values(of[0.0])))
+        rows.append([title, *(accuracy(of[alpha]) for alpha in GRID), change, *means])
     return table(header, rows) + "\n\nMean ± half of the 95 % t-interval over seeds, in percent."
+
+
+def _shares(runs: Runs) -> list[dict[str, float]]:
+    """Alpha's share of the gradient, untrained and trained, where it was measured."""
+    return [record["alpha_share"] for record in runs.values() if "alpha_share" in record]
 
 
 def _findings(points: Points) -> list[str]:
     lines = []
     for head, title in TITLES.items():
-        one, zero = (_accuracies(points.get(Point(head, a, 0.001, 1.0), [])) for a in (1.0, 0.0))
-        shares = [
-            record["alpha_share"]["trained"]
-            for record in points.get(Point(head, 0.0, 0.001, 1.0), []) if "alpha_share" in record
-        ]  # fmt: skip
-        if not one or len(one) != len(zero) or not shares:
+        ends = [points.get(Point(head, alpha, *DECIDING), {}) for alpha in (1.0, 0.0)]
+        one, zero = shared(*map(values, ends))
+        shares = [share["trained"] for share in _shares(ends[1])]
+        if not one or not shares:
             continue
         clear = paired_difference(one, zero).excludes_zero
         lines.append(
@@ -129,17 +130,17 @@ def _findings(points: Points) -> list[str]:
             f"{100 * sum(shares) / len(shares):.2f} % of its length, and accuracy by "
             f"{gain(one, zero)} points ({'' if clear else 'not '}clear at these seeds)."
         )
-    for head, (point, accuracy) in _best(points).items():
+    for head, (point, value) in _best(points).items():
         run = sum(1 for other in points if other.head == head)
         lines.append(
             f"{TITLES[head]}: best of {run} of 27 cells (seed 0) at alpha = {point.alpha:g}, beta "
-            f"= {point.beta:g}, gamma = {point.gamma:g}, {100 * accuracy:.1f} %; the paper has its "
+            f"= {point.beta:g}, gamma = {point.gamma:g}, {100 * value:.1f} %; the paper has its "
             "best region at beta = 0.001, gamma = 1."
         )
     stopped = [
         f"{point.head} ({point.alpha:g}, {point.beta:g}, {point.gamma:g})"
         for point, found in points.items()
-        if any(each["training"]["nonfinite_step"] is not None for each in found)
+        if ended(found)
     ]
     lines.append(f"Not finite: {', '.join(stopped) or 'no cell'}.")
     return lines
@@ -148,9 +149,9 @@ def _findings(points: Points) -> list[str]:
 def _best(points: Points) -> dict[str, tuple[Point, float]]:
     best: dict[str, tuple[Point, float]] = {}
     for point, found in points.items():
-        value = _accuracies(found[:1])
-        if value and (point.head not in best or value[0] > best[point.head][1]):
-            best[point.head] = point, value[0]
+        value = values(found).get(0)
+        if value is not None and (point.head not in best or value > best[point.head][1]):
+            best[point.head] = point, value
     return best
 
 
@@ -158,9 +159,9 @@ def _protocol(plan: Mapping[str, Any]) -> str:
     side = plan["image_size"] or 32
     return (
         f"CIFAR-10 at {side} x {side} pixels, {plan['limit'] or 50_000:,} training images, "
-        f"`{plan['encoder']}`, batch {plan['batch_size']}, {plan['epochs']:g} epochs, "
+        f"`{plan['encoder']}`, batch {plan['batch_size']}, {length(plan)}, "
         f"{plan['optimizer']} at rate {plan['learning_rate']:g}. Linear classifier on frozen "
-        "features, its penalty chosen on training images, judged on the 10,000 test images. The "
+        "features, its penalty chosen on training images, judged on all test images. The "
         "best cell of a grid is chosen on those, as in the paper: it says where the grid is high, "
         "and its accuracy is too high by that choice."
     )

@@ -11,6 +11,7 @@ from ...objectives import OBJECTIVES
 from ..experiments.cells import Cell
 from ..images import TrainImages
 from ..images.resolve import found_device
+from ..train_images import TRAINER
 
 __all__ = ["PAPER_CRITIC", "PRESETS", "cell", "settings_of", "training_of"]
 
@@ -44,11 +45,13 @@ _LAYOUTS: Final = {
     "cifar-10-batches-py": "cifar10", "cifar-100-python": "cifar100", "stl10_binary": "stl10",
 }  # fmt: skip
 
-# Settings that a result does not depend on: where things are, and what is written when.
-_FREE: Final = set(
-    "data out resume dry_run log_every checkpoint_every tensorboard workers download threads"
-    " certify_every certify_images".split()
-)
+_ROWS: Final = {"stl10": 105_000}  # training images, where they are not 50,000
+
+# Settings that a result does not depend on: where things are, and what is written when. Not so the
+# interval of checkpoints: of a training that ran away, the last before is measured.
+_FREE: Final = (set(TRAINER.free) - {"checkpoint_every"}) | {
+    "data", "threads", "certify_every", "certify_images",
+}  # fmt: skip
 
 
 def settings_of(preset: str, **given: Any) -> TrainImages:
@@ -61,7 +64,7 @@ def settings_of(preset: str, **given: Any) -> TrainImages:
 def cell(name: str, settings: TrainImages, **more: Any) -> Cell:
     """The cell of a training; what is measured of it besides accuracy is in `more`."""
     plan = {key: value for key, value in asdict(settings).items() if key not in _FREE}
-    rows = settings.limit or 50_000
+    rows = settings.limit or _ROWS.get(str(more.get("set")), 50_000)
     steps = settings.steps or round(settings.epochs * (rows // settings.batch_size))
     return Cell(name, {**more, **plan}, steps, asdict(TrainImages()))
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from ..experiments.cells import Record
 from ..experiments.figure import COLOURS, marked, panels, save_svg
+from ..experiments.seeds import Runs
 
 __all__ = ["stability_svg"]
 
@@ -15,7 +15,7 @@ _NAMES: Final = ("dv", "nwj", "js", "cpc", "rpc")
 _TITLES: Final = {("dot", "8"): "raw scores (dot / 8)", ("cosine", "0.5"): "cosines / 0.5"}
 
 
-def stability_svg(groups: Mapping[tuple[str, str, str], list[Record]], path: Path) -> None:
+def stability_svg(groups: Mapping[tuple[str, str, str], Runs], path: Path) -> None:
     """One panel of raw scores, one of cosines; a cross marks the first loss that is not finite.
 
     The loss is drawn, −J up to a constant; where one runs away, on a scale that is linear near zero
@@ -25,10 +25,10 @@ def stability_svg(groups: Mapping[tuple[str, str, str], list[Record]], path: Pat
     for axis, (critic, title) in zip(axes[0], _TITLES.items(), strict=True):
         top = 10.0
         for name, colour in zip(_NAMES, COLOURS, strict=False):
-            for record in groups.get((name, *critic), []):
+            for number, record in enumerate(groups.get((name, *critic), {}).values()):
                 curve = [p for p in record["training"]["curve"] if isinstance(p[1], int | float)]
                 steps, losses = [p[0] for p in curve], [p[1] for p in curve]
-                label = name.upper() if record is groups[name, *critic][0] else None
+                label = name.upper() if number == 0 else None
                 axis.plot(steps, losses, color=colour, linewidth=1.4, label=label)
                 end = record["training"]["nonfinite_step"]
                 top = max([top, *losses])

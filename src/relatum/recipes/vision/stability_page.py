@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from ..experiments.cells import Record
-from ..experiments.page import origin, table, write_page
-from ..experiments.statistics import level
+from ..experiments.page import length, origin, table, write_page
+from ..experiments.seeds import Runs, accuracy, by_seed, ended
 
 __all__ = ["write_stability_page"]
 
@@ -57,9 +57,11 @@ def write_stability_page(
             "## The runs",
             shown,
             "*First loss that is not finite*: the step, counted from 0, whose loss or gradient was "
-            "NaN or infinite; the training ends there, and the last checkpoint before (every 5 "
-            "steps, 0 being the untrained network) is measured. A dash: all steps done. Mean ± "
-            "half of the 95 % t-interval over seeds where there are several.",
+            f"NaN or infinite; the training ends there, and the last checkpoint before (every "
+            f"{first['checkpoint_every']} steps, 0 being the untrained network) is measured. A "
+            "dash: all steps done. *Largest loss seen*: of those logged and, where a training "
+            "ended, of the last. Mean ± half of the 95 % t-interval over seeds where there are "
+            "several.",
             "## Why",
             _WHY,
         ]
@@ -67,38 +69,32 @@ def write_stability_page(
     return f"{shown}\n\n{findings}"
 
 
-Groups = Mapping[tuple[str, str, str], list[Record]]
+Groups = Mapping[tuple[str, str, str], Runs]
 
 
 def _groups(records: Mapping[str, Record]) -> Groups:
     """Records over seeds, by objective, critic and temperature."""
-    found: dict[tuple[str, str, str], list[Record]] = {}
-    for name, record in records.items():
-        objective, critic, temperature, _ = name.split("-")
-        found.setdefault((objective, critic, temperature), []).append(record)
+    found = {}
+    for key, runs in by_seed(records).items():
+        objective, critic, temperature = key.split("-")
+        found[objective, critic, temperature] = runs
     return found
 
 
-def ends(records: Iterable[Record]) -> list[int]:
-    """The steps at which trainings ended because of a loss that is not finite."""
-    steps = (record["training"]["nonfinite_step"] for record in records)
-    return [step for step in steps if step is not None]
-
-
-def _row(objective: str, critic: str, temperature: str, found: list[Record]) -> list[str]:
-    stopped = ends(found)
+def _row(objective: str, critic: str, temperature: str, found: Runs) -> list[str]:
+    stopped = ended(found).values()
     where = ", ".join(map(str, stopped)) if stopped else "—"
-    losses = [
-        abs(point[1]) for record in found for point in record["training"]["curve"]
-        if isinstance(point[1], int | float)
-    ]  # fmt: skip
-    accuracy = []
-    for name in ("linear", "knn"):
-        values = [record["measures"][name] for record in found]
-        known = [value for value in values if value is not None]
-        accuracy.append(level(known) if known else "features not finite")
+    losses = [abs(loss) for record in found.values() for loss in _losses(record)]
     largest = f"{max(losses):.3g}" if losses else "none"
-    return [f"`{objective}`", f"{critic} / {temperature}", where, largest, *accuracy]
+    measured = (accuracy(found, name).removesuffix(" ×") for name in ("linear", "knn"))
+    return [f"`{objective}`", f"{critic} / {temperature}", where, largest, *measured]
+
+
+def _losses(record: Record) -> list[float]:
+    """The losses that are known, that of the last step among them."""
+    last = (record["training"]["nonfinite_terms"] or {}).get("loss")
+    known = [*(point[1] for point in record["training"]["curve"]), last]
+    return [float(loss) for loss in known if isinstance(loss, int | float)]
 
 
 def _findings(groups: Groups) -> list[str]:
@@ -106,17 +102,19 @@ def _findings(groups: Groups) -> list[str]:
     cosine = {key[0]: found for key, found in groups.items() if key[1] == "cosine"}
     lines = []
     for title, runs in (("raw scores (dot / 8)", raw), ("cosines / 0.5", cosine)):
-        fell = {name: ends(found) for name, found in runs.items() if ends(found)}
+        if not runs:
+            continue
+        fell = {name: ended(found).values() for name, found in runs.items() if ended(found)}
         stood = [_NAMES[name] for name in runs if name not in fell]
         said = [f"{_NAMES[name]} at step {', '.join(map(str, at))}" for name, at in fell.items()]
         lines.append(
             f"With {title}: not finite {'; '.join(said) or 'nowhere'}; "
             f"finite to the end {', '.join(stood) or 'none'}."
         )
-    if raw:
-        fell_raw = {name for name, found in raw.items() if ends(found)}
+    if raw.keys() >= {"dv", "nwj", "cpc", "rpc"}:
+        fell_raw = {name for name, found in raw.items() if ended(found)}
         as_published = fell_raw >= {"dv", "nwj"} and not fell_raw & {"cpc", "rpc"}
-        fell_cosine = any(ends(found) for found in cosine.values())
+        fell_cosine = any(ended(found) for found in cosine.values())
         lines.append(
             "The paper's claim, that DV and NWJ run to NaN where CPC and RPC are stable, "
             + ("holds" if as_published else "does not hold")
@@ -124,7 +122,7 @@ def _findings(groups: Groups) -> list[str]:
             + (", and cannot hold for cosines." if cosine and not fell_cosine else ".")
         )
     for key, found in groups.items():
-        terms = [record["training"]["nonfinite_terms"] for record in found]
+        terms = [record["training"]["nonfinite_terms"] for record in found.values()]
         for each in (term for term in terms if term):
             shown = ", ".join(
                 f"{name} {value:.3g}" for name, value in each.items()
@@ -138,8 +136,8 @@ def _protocol(plan: Mapping[str, Any]) -> str:
     return (
         f"CIFAR-10 at {plan['image_size'] or 32} x {plan['image_size'] or 32} pixels, "
         f"{plan['limit'] or 50_000:,} training images, `{plan['encoder']}`, batch "
-        f"{plan['batch_size']}, {plan['epochs']:g} epochs, {plan['optimizer'].upper()} at rate "
+        f"{plan['batch_size']}, {length(plan)}, {plan['optimizer'].upper()} at rate "
         f"{plan['learning_rate']:g} (the paper's rule, 1.0 · batch / 256), two views of each image "
-        "against all others. RPC has (1, 0.005, 1). Accuracies are of frozen features on the "
-        "10,000 test images; penalties were chosen on training images."
+        "against all others. RPC has (1, 0.005, 1). Accuracies are of frozen features on all "
+        "test images; penalties were chosen on training images."
     )

@@ -8,12 +8,14 @@ from typing import Any, Final
 
 from ...probes import paired_difference
 from ..experiments.cells import Record
-from ..experiments.page import origin, table, write_page
-from ..experiments.statistics import gain, level
+from ..experiments.page import length, origin, table, write_page
+from ..experiments.seeds import Runs, accuracy, by_seed, shared, values
+from ..experiments.statistics import gain
 
 __all__ = ["write_vision_page"]
 
-_KINDS: Final = ("dv", "nwj", "js", "wpc", "cpc", "rpc", "supervised", "untrained")
+_OTHERS: Final = ("dv", "nwj", "js", "wpc", "cpc")
+_KINDS: Final = (*_OTHERS, "rpc", "supervised", "untrained")
 
 # Table 2 of the paper, top-1 in percent, as recalled: its CIFAR rows could not be checked.
 _PUBLISHED: Final = {
@@ -26,21 +28,21 @@ _PUBLISHED: Final = {
 
 
 Row = tuple[str, str]
-Values = Mapping[Row, Mapping[str, list[float]]]
+Rows = Mapping[Row, Mapping[str, Runs]]
 
 
 def write_vision_page(
     records: Mapping[str, Record], *, page: Path | None, command: str, jobs: int
 ) -> str:
     """Writes the page if one is asked for; returns its table and findings as text."""
-    values = _values(records)
+    rows = _rows(records)
     header = ["data, network", *(name.upper() if len(name) < 4 else name for name in _KINDS)]
     shown = table(
         header,
-        [[f"{data}, {network}", *(level(of.get(kind, [])) for kind in _KINDS)]
-         for (data, network), of in values.items()],
+        [[f"{data}, {network}", *(accuracy(of.get(kind, {})) for kind in _KINDS)]
+         for (data, network), of in rows.items()],
     )  # fmt: skip
-    findings = "\n".join(f"* {line}" for line in _findings(values))
+    findings = "\n".join(f"* {line}" for line in _findings(rows))
     if page is not None:
         published = [
             [f"{data}, {network}", *(f"{number:.2f}" for number in numbers)]
@@ -54,8 +56,11 @@ def write_vision_page(
             findings,
             "## Linear accuracy, %",
             shown,
-            "Mean ± half of the 95 % t-interval over seeds. *Supervised*: the same network trained "
-            "from scratch on the labels of the same images, by its own classifier.",
+            "Mean ± half of the 95 % t-interval over seeds; × where a loss that is not finite "
+            "ended a training, of which the last checkpoint before is measured. *Supervised*: the "
+            "same network from the same start, trained for as many updates on the labels of the "
+            "same images, by its own classifier; as fine-tuning does it, by SGD with momentum at "
+            "0.1 · batch / 256 on crops and flips alone.",
             "## What was published",
             "Networks and epochs are other ones, so that only the order can be compared. As "
             "recalled from the paper, not checked against it.",
@@ -65,46 +70,41 @@ def write_vision_page(
     return f"{shown}\n\n{findings}"
 
 
-def _values(records: Mapping[str, Record]) -> Values:
-    """Linear accuracies over seeds, in their order, by row and kind."""
-    found: dict[Row, dict[str, list[float]]] = {}
-    for name in sorted(records, key=lambda name: int(name.rpartition("_")[2])):
-        data, network, kind, _ = name.split("_")
-        value = records[name]["measures"]["linear"]
-        if value is not None:
-            found.setdefault((data, network), {}).setdefault(kind, []).append(float(value))
+def _rows(records: Mapping[str, Record]) -> Rows:
+    """Records over seeds, by data set and network, and by what was trained."""
+    found: dict[Row, dict[str, Runs]] = {}
+    for key, runs in by_seed(records).items():
+        data, network, kind = key.split("_")
+        found.setdefault((data, network), {})[kind] = runs
     return dict(sorted(found.items()))
 
 
-def _findings(values: Values) -> list[str]:
+def _findings(rows: Rows) -> list[str]:
     lines = []
-    for (data, network), of in values.items():
-        rpc = of.get("rpc", [])
-        said = []
-        for kind in ("cpc", "dv", "nwj", "js", "wpc", "untrained"):
-            other = of.get(kind, [])
-            if not rpc or len(rpc) != len(other):
+    for (data, network), of in rows.items():
+        said, stronger = [], []
+        for kind in (*_OTHERS, "untrained"):
+            name = kind.upper() if len(kind) < 4 else kind
+            rpc, other = shared(values(of.get("rpc", {})), values(of.get(kind, {})))
+            if not rpc:
                 continue
-            clear = "" if paired_difference(rpc, other).excludes_zero else ", sign not clear"
-            said.append(f"{kind.upper() if len(kind) < 4 else kind} {gain(rpc, other)}{clear}")
+            found = paired_difference(rpc, other)
+            clear = "" if found.excludes_zero else ", sign not clear"
+            said.append(f"{name} {gain(rpc, other)}{clear}")
+            if found.mean < 0:
+                stronger.append(name)
         if said:
             lines.append(f"{data}, {network}: RPC minus {'; minus '.join(said)} (points).")
-        stronger = [kind for kind in _KINDS[:-2] if (v := of.get(kind)) and _mean(v) > _mean(rpc)]
-        if rpc:
-            names = ", ".join(kind.upper() for kind in stronger) or "no other objective"
+            names = ", ".join(stronger) or "none of these"
             lines.append(f"{data}, {network}: above RPC on average: {names}.")
     return lines
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
 
 
 def _protocol(plan: Mapping[str, Any]) -> str:
     size = f"{plan['image_size']} x {plan['image_size']}" if plan["image_size"] else "their own"
     return (
         f"{plan['limit'] or 'All'} training images (class-balanced) at {size} pixels, batch "
-        f"{plan['batch_size']}, {plan['epochs']:g} epochs, {plan['optimizer']} at rate "
+        f"{plan['batch_size']}, {length(plan)}, {plan['optimizer']} at rate "
         f"{plan['learning_rate']:g}. RPC: (1, 0.005, 1) on raw dot products / 128; the others: "
         "cosines / 0.5; WPC with a one-sided gradient penalty of weight 10 on the score's images. "
         "These are the paper's settings and were not tuned here, so this is no verdict on what "
