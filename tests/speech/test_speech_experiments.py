@@ -10,7 +10,9 @@ import yaml
 
 from relatum import cli
 from relatum.data.audio import label_count
-from relatum.recipes.speech.experiment import PRESETS, SpeechFolder
+from relatum.recipes.speech import build_networks, experiment
+from relatum.recipes.speech.experiment import PRESETS, SpeechFolder, training_of
+from relatum.recipes.speech.features import mfcc_features
 from relatum.recipes.speech.table_page import write_table_page
 from relatum.settings import SettingsError
 
@@ -112,3 +114,24 @@ def test_the_published_gain_is_compared_with_the_interval(cpc, says):
     text = write_table_page(records, page=None, command="c", jobs=1)
     assert f"Its gain is {says} this interval" in text
     assert "RPC is 4.9 points below 13 MFCC" in text
+
+
+@pytest.mark.parametrize(("device", "threads"), [("cpu", 1), ("cuda", None)])
+def test_a_network_is_measured_on_the_device_of_its_plan(folder, monkeypatch, device, threads):
+    """The meta device stands for a GPU; features without weights for those of the network."""
+    where = {"cpu": "cpu", "cuda": "meta"}
+    seen = []
+
+    def features(network, window, device="cpu", **more):
+        seen.append((device, next(network.parameters()).device.type))
+        return mfcc_features()
+
+    monkeypatch.setattr(experiment, "found_device", where.get)
+    monkeypatch.setattr(experiment, "context_features", features)
+    here = SpeechFolder(folder)
+    settings = training_of(
+        {"kind": "cpc", **TINY, "device": device}, data=here.recordings, only=here.train_ids
+    )
+    assert settings.threads == threads
+    experiment.measure(build_networks(settings).network, None, settings, here, only=("phones",))
+    assert seen == [(where[device], where[device])]

@@ -19,7 +19,7 @@ from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .images.resolve import found_device
 from .speech import TrainSpeech, build_networks, load_corpus, trained_network
-from .speech.experiment import PRESETS, SpeechFolder, measure, settings_of
+from .speech.experiment import PRESETS, SpeechFolder, measure, settings_of, training_of
 from .speech.features import mfcc_features
 from .speech.supervised import train_supervised
 from .speech.table_page import write_table_page
@@ -108,10 +108,7 @@ def run_cell(
 ) -> Record:
     """Trains where there is something to train, and measures (`only` some, if they are named)."""
     speech = SpeechFolder(data)
-    values = {key: value for key, value in cell.plan.items() if key != "kind"}
-    settings = TrainSpeech(
-        **values, data=speech.recordings, only=speech.train_ids, log_every=50, threads=1
-    )
+    settings = training_of(cell.plan, data=speech.recordings, only=speech.train_ids, log_every=50)
     kind = str(cell.plan["kind"])
     if kind in FIXED:
         found = measure(None, mfcc_features(slopes=kind == "mfcc39"), settings, speech, only=only)

@@ -14,12 +14,13 @@ from ...data.audio import Corpus, read_frame_labels, read_ids, read_phone_names
 from ...models import SpeechNetwork
 from ...runs import RunError
 from ...settings import SettingsError
+from ..images.resolve import found_device
 from .build import load_corpus, resolve
 from .features import FrameFeatures, context_features
 from .probing import ProbeSet, phone_abx, phone_probe, speaker_probes, split_of
 from .settings import TrainSpeech
 
-__all__ = ["PRESETS", "SpeechFolder", "measure", "settings_of"]
+__all__ = ["PRESETS", "SpeechFolder", "measure", "settings_of", "training_of"]
 
 # Layout of a folder with recordings, labels and splits; the last four names are those under which
 # labels and splits of LibriSpeech's 100 hours were published.
@@ -114,6 +115,12 @@ def settings_of(
     return resolve(TrainSpeech(**values, data=folder.recordings, only=folder.train_ids))
 
 
+def training_of(plan: Mapping[str, Any], **more: Any) -> TrainSpeech:
+    """The settings that a cell's plan stands for, with `more` that no result depends on."""
+    values = {key: value for key, value in plan.items() if key != "kind"}
+    return TrainSpeech(**values, threads=1 if values.get("device") == "cpu" else None, **more)
+
+
 def measure(
     network: SpeechNetwork | None,
     extract: FrameFeatures | None,
@@ -126,7 +133,7 @@ def measure(
     """Accuracies of linear classifiers on frozen frames, and the ABX error.
 
     Args:
-        network: Its contexts are measured, unless `extract` is given.
+        network: Its contexts are measured, unless `extract` is given, on the device of `settings`.
         extract: Other features.
         settings: Of the training; the seed is that of the probes, too.
         folder: Where the recordings are.
@@ -136,7 +143,10 @@ def measure(
     corpus, test = folder.both_sides(settings)
     if extract is None:
         assert network is not None
-        extract = context_features(network, settings.window, normalize=settings.normalize)
+        device = found_device(settings.device)
+        extract = context_features(
+            network.to(device), settings.window, device, normalize=settings.normalize
+        )
     frames, seed = settings.window // 160, settings.seed
     names: Sequence[str] = folder.phone_names() or [str(number) for number in range(41)]
     labels = folder.labels(corpus)
