@@ -20,7 +20,18 @@ from .features import FrameFeatures, context_features
 from .probing import ProbeSet, phone_abx, phone_probe, speaker_probes, split_of
 from .settings import TrainSpeech
 
-__all__ = ["PRESETS", "SpeechFolder", "measure", "settings_of", "training_of"]
+__all__ = [
+    "FIXED",
+    "PRESETS",
+    "SpeechFolder",
+    "length_text",
+    "measure",
+    "network_text",
+    "settings_of",
+    "training_of",
+]
+
+FIXED: Final = ("mfcc13", "mfcc39")  # features without weights: one repetition is all there is
 
 # Layout of a folder with recordings, labels and splits; the last four names are those under which
 # labels and splits of LibriSpeech's 100 hours were published.
@@ -119,6 +130,27 @@ def training_of(plan: Mapping[str, Any], **more: Any) -> TrainSpeech:
     """The settings that a cell's plan stands for, with `more` that no result depends on."""
     values = {key: value for key, value in plan.items() if key != "kind"}
     return TrainSpeech(**values, threads=1 if values.get("device") == "cpu" else None, **more)
+
+
+def network_text(settings: TrainSpeech) -> str:
+    """The network in words.
+
+    Example:
+        >>> network_text(TrainSpeech())
+        '256 channels, LSTM, transformer predictors'
+    """
+    recurrent, predictor = settings.recurrent.upper(), settings.predictor
+    return f"{settings.frame_dim} channels, {recurrent}, {predictor} predictors"
+
+
+def length_text(settings: TrainSpeech) -> str:
+    """How long the training is, in words.
+
+    Example:
+        >>> length_text(TrainSpeech()), length_text(TrainSpeech(steps=1500))
+        ('200 epochs', '1,500 updates')
+    """
+    return f"{settings.steps:,} updates" if settings.steps else f"{settings.epochs:g} epochs"
 
 
 def measure(
