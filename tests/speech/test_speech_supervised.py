@@ -1,5 +1,8 @@
 """Labels of windows, and the network that is trained with them."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import soundfile
@@ -9,8 +12,9 @@ from torch import nn
 
 from relatum.data.audio import cut_windows, list_sounds, open_corpus
 from relatum.models import SpeechNetwork, SpeechSizes
-from relatum.recipes.speech import TrainSpeech
+from relatum.recipes.speech import TrainSpeech, supervised
 from relatum.recipes.speech.supervised import LabelStep, frame_labels_at, train_supervised
+from relatum.runs import RunError
 from relatum.training import Plan
 
 SIZES = SpeechSizes(channels=8, context=8, steps=2, predictor="linear")
@@ -97,6 +101,57 @@ def test_a_supervised_network_learns_and_a_killed_run_goes_on(windows, tmp_path,
     ):
         assert torch.equal(a, b), name
     lines = (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()
+    with (tmp_path / "b" / "metrics.jsonl").open("a") as log:  # a kill between log and checkpoint
+        log.write('{"step": 61, "loss": 1.0}\n')
+    train_supervised(settings, plan(60), windows, labels, tmp_path / "b", quiet)
+    logged = (tmp_path / "b" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in logged] == list(range(1, 61))
     accuracy = [float(line.split('"accuracy": ')[1].split(",")[0]) for line in lines]
     if target == "phones":  # two tones are told apart; the two speakers sound alike
         assert max(accuracy[-5:]) > 0.9 > accuracy[0]
+
+
+SETTINGS = TrainSpeech(
+    data="tones", window=3200, frame_dim=8, context_dim=8, look_ahead=2, predictor="linear"
+)
+PLAN = Plan(rows=8, batch_size=4, steps=1, learning_rate=0.01, warmup_steps=0, seed=0)
+
+
+def test_a_run_is_continued_only_with_its_settings_targets_and_recordings(windows, tmp_path):
+    def go(settings=SETTINGS, labels=None, windows=windows):
+        return train_supervised(
+            settings, PLAN, windows, labels, tmp_path / "run", Console(quiet=True)
+        )
+
+    first = go().encoder.state_dict()
+    assert all(torch.equal(a, b) for a, b in zip(first.values(), go().encoder.state_dict().values(),
+                                                 strict=True))  # fmt: skip
+    with pytest.raises(RunError, match=r"other settings \(seed: 0 then, seed: 1 now\)"):
+        go(replace(SETTINGS, seed=1))
+    with pytest.raises(RunError, match="supervised: speakers then, supervised: phones now"):
+        go(labels=phones(windows))
+    fewer = replace(windows.corpus, utterances=windows.corpus.utterances[1:])
+    with pytest.raises(RunError, match="8 of 2 speakers then, 7 of 2 now"):
+        go(windows=cut_windows(fewer, 3200))
+
+
+@pytest.mark.parametrize("target", ["phones", "speakers"])
+def test_network_batches_and_labels_are_on_the_device_of_the_settings(
+    windows, tmp_path, monkeypatch, target
+):
+    """torch's meta device computes shapes alone, and refuses to mix with the CPU as a GPU does."""
+    losses = []
+
+    def one_step(step, state, plan, run, monitor):
+        losses.append(step(*next(plan.batches(0))).loss)
+        losses[-1].backward()
+        assert {p.device.type for p in state.parameters()} == {"meta"}
+
+    monkeypatch.setattr(supervised, "found_device", lambda name: {"cuda": "meta"}[name])
+    monkeypatch.setattr(supervised, "train_steps", one_step)
+    labels = phones(windows) if target == "phones" else None
+    train_supervised(
+        replace(SETTINGS, device="cuda"), PLAN, windows, labels, tmp_path / "run",
+        Console(quiet=True),
+    )  # fmt: skip
+    assert losses[0].device.type == "meta"

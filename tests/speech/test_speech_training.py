@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from relatum.recipes.speech import TrainSpeech, load_windows, read_settings, res
 from relatum.recipes.train_speech import main
 from relatum.runs import Run, RunError
 from relatum.settings import SettingsError
-from relatum.training import Plan
+from relatum.training import NonFiniteLoss, Plan
 
 QUIET = Console(quiet=True)
 RATE = 16000
@@ -252,3 +253,12 @@ def test_an_encoder_learns_to_tell_what_comes(voices, tmp_path, objective, reach
     if objective == "cpc":
         plain = main(replace(given, normalize=False, out=tmp_path / "plain"), QUIET)
         assert plain.metrics()[-1]["loss"] > reached
+
+
+def test_a_loss_that_is_not_finite_is_named_across_processes():
+    """A pool of processes pickles what a cell raises; one that cannot be unpickled breaks it."""
+    error = NonFiniteLoss("the loss is not finite", 7, {"loss": math.nan, "mi": None}, "last.pt")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error)
+    assert str(again).startswith("the loss is not finite at step 7 (loss nan); training stopped")
+    assert (again.step, list(again.terms)) == (7, ["loss", "mi"])

@@ -283,7 +283,8 @@ def _card(
         standardisation="mean and deviation of the training rows",
         regularisation_grid=tuple(next((grid for grid in grids if grid), ())),
         regularisation_choice="phones: most correct frames of training utterances left out; "
-        "speakers: most correct validation rows, taken out of the training rows",
+        "speakers: most correct training rows left out (of windows: beside others of the same "
+        "utterance)",
         seeds=tuple(sorted({result.seed for result in results})),
         n_train=int((~material.test).sum()),
         n_test=int(material.test.sum()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,14 @@ from .experiments.data import found_data
 from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .images.resolve import found_device
-from .speech.experiment import PRESETS, SpeechFolder, settings_of
+from .speech.experiment import (
+    PRESETS,
+    SpeechFolder,
+    length_text,
+    network_text,
+    settings_of,
+    training_of,
+)
 from .speech_table import DEFAULTS, FREE, run_cell
 
 __all__ = ["SpeechBatchSize", "main"]
@@ -26,11 +34,11 @@ OBJECTIVES: Final = ("rpc", "cpc")
 _OF_PRESET: Final = {"cpu": 8, "gpu": 32, "paper": 8}  # windows that the preset's rate is for
 
 _PROTOCOL: Final = """\
-Windows of 1.28 s in a batch; 128 negatives for each anchor at every size, drawn from the batch. \
-So the size changes how many windows negatives come from, and how many updates an epoch has: the \
-number of epochs is the same, the rate follows the square root of the size (Adam). One network \
-(64 channels, LSTM, linear predictors), trained on the training utterances without labels; phones \
-of every frame by a linear classifier on frozen contexts, judged on held-out utterances."""
+Windows of {seconds:g} s in a batch{whose}; {negatives} negatives for each anchor at every size, \
+drawn from the batch. So the size changes how many windows negatives come from{epochs}. Each \
+training has {length}, the rate follows the square root of the size (Adam). One network \
+({network}), trained on the training utterances without labels; phones of every frame by a linear \
+classifier on frozen contexts, judged on held-out utterances."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +80,23 @@ def main(settings: SpeechBatchSize, console: Console | None = None) -> dict[str,
     write = partial(
         write_batch_page,
         title="Speech: accuracy against the size of the batch",
-        protocol=_PROTOCOL,
+        protocol=protocol_text(every[0].plan),
         measure="phones",
     )
     return reproduce(settings, "speech-batch-size", every, work, write, console)
+
+
+def protocol_text(plan: Mapping[str, Any]) -> str:
+    """What was trained and measured, of the plan of any cell."""
+    settings = training_of(plan)
+    return _PROTOCOL.format(
+        seconds=settings.window / settings.rate,
+        whose=", all of one speaker" if settings.batches == "same_speaker" else "",
+        negatives=settings.negatives,
+        epochs="" if settings.steps else ", and how many updates an epoch has",
+        length=length_text(settings),
+        network=network_text(settings),
+    )
 
 
 def cells_of(settings: SpeechBatchSize, folder: SpeechFolder) -> list[Cell]:

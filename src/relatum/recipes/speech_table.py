@@ -19,7 +19,7 @@ from .experiments.running import reproduce
 from .experiments.settings import Experiment
 from .images.resolve import found_device
 from .speech import TrainSpeech, build_networks, load_corpus, trained_network
-from .speech.experiment import PRESETS, SpeechFolder, measure, settings_of
+from .speech.experiment import FIXED, PRESETS, SpeechFolder, measure, settings_of, training_of
 from .speech.features import mfcc_features
 from .speech.supervised import train_supervised
 from .speech.table_page import write_table_page
@@ -30,11 +30,11 @@ __all__ = ["DEFAULTS", "FREE", "SpeechTable", "main", "run_cell"]
 
 OBJECTIVES: Final = ("rpc", "cpc", "js")
 SUPERVISED: Final = ("supervised-phones", "supervised-speakers")
-FIXED: Final = ("mfcc13", "mfcc39")  # features without weights: one repetition is all there is
 
 # With labels at the rate of the objectives, kept to the end, one seed of two got no further than
 # 37 % of its own batches of speakers; so they have half of it, falling, and gradients that are cut.
-_WITH_LABELS: Final = {"schedule": "cosine", "gradient_clip": 1.0}
+# A batch of one speaker would say nothing of who speaks.
+_WITH_LABELS: Final = {"schedule": "cosine", "gradient_clip": 1.0, "batches": "any"}
 
 DEFAULTS: Final = asdict(TrainSpeech())
 
@@ -108,10 +108,7 @@ def run_cell(
 ) -> Record:
     """Trains where there is something to train, and measures (`only` some, if they are named)."""
     speech = SpeechFolder(data)
-    values = {key: value for key, value in cell.plan.items() if key != "kind"}
-    settings = TrainSpeech(
-        **values, data=speech.recordings, only=speech.train_ids, log_every=50, threads=1
-    )
+    settings = training_of(cell.plan, data=speech.recordings, only=speech.train_ids, log_every=50)
     kind = str(cell.plan["kind"])
     if kind in FIXED:
         found = measure(None, mfcc_features(slopes=kind == "mfcc39"), settings, speech, only=only)
@@ -148,6 +145,5 @@ def _supervised(
 ) -> Any:
     corpus = load_corpus(settings)
     windows = cut_windows(corpus, settings.window, "skip")
-    settings = replace(settings, batches="any")
     labels = folder.labels(corpus) if kind == "supervised-phones" else None
     return train_supervised(settings, plan_of(settings, windows), windows, labels, out, console)

@@ -42,15 +42,20 @@ class NonFiniteLoss(RuntimeError):
     """
 
     def __init__(self, what: str, step: int, terms: Readings, checkpoint: str) -> None:
+        # A process hands its exception on as type and args, so these are the arguments.
+        super().__init__(what, step, dict(terms), checkpoint)
+        self.step = step
+        self.terms = dict(terms)
+
+    def __str__(self) -> str:
+        what, step, terms, checkpoint = self.args
         shown = ", ".join(
             f"{name} {value:.6g}" for name, value in terms.items() if value is not None
         )
-        super().__init__(
+        return (
             f"{what} at step {step} ({shown}); training stopped, the last good checkpoint is "
             f"{checkpoint}"
         )
-        self.step = step
-        self.terms = dict(terms)
 
 
 class StepOutput(NamedTuple):

@@ -14,12 +14,24 @@ from ...data.audio import Corpus, read_frame_labels, read_ids, read_phone_names
 from ...models import SpeechNetwork
 from ...runs import RunError
 from ...settings import SettingsError
+from ..images.resolve import found_device
 from .build import load_corpus, resolve
 from .features import FrameFeatures, context_features
 from .probing import ProbeSet, phone_abx, phone_probe, speaker_probes, split_of
 from .settings import TrainSpeech
 
-__all__ = ["PRESETS", "SpeechFolder", "measure", "settings_of"]
+__all__ = [
+    "FIXED",
+    "PRESETS",
+    "SpeechFolder",
+    "length_text",
+    "measure",
+    "network_text",
+    "settings_of",
+    "training_of",
+]
+
+FIXED: Final = ("mfcc13", "mfcc39")  # features without weights: one repetition is all there is
 
 # Layout of a folder with recordings, labels and splits; the last four names are those under which
 # labels and splits of LibriSpeech's 100 hours were published.
@@ -114,6 +126,33 @@ def settings_of(
     return resolve(TrainSpeech(**values, data=folder.recordings, only=folder.train_ids))
 
 
+def training_of(plan: Mapping[str, Any], **more: Any) -> TrainSpeech:
+    """The settings that a cell's plan stands for, with `more` that no result depends on."""
+    values = {key: value for key, value in plan.items() if key != "kind"}
+    return TrainSpeech(**values, threads=1 if values.get("device") == "cpu" else None, **more)
+
+
+def network_text(settings: TrainSpeech) -> str:
+    """The network in words.
+
+    Example:
+        >>> network_text(TrainSpeech())
+        '256 channels, LSTM, transformer predictors'
+    """
+    recurrent, predictor = settings.recurrent.upper(), settings.predictor
+    return f"{settings.frame_dim} channels, {recurrent}, {predictor} predictors"
+
+
+def length_text(settings: TrainSpeech) -> str:
+    """How long the training is, in words.
+
+    Example:
+        >>> length_text(TrainSpeech()), length_text(TrainSpeech(steps=1500))
+        ('200 epochs', '1,500 updates')
+    """
+    return f"{settings.steps:,} updates" if settings.steps else f"{settings.epochs:g} epochs"
+
+
 def measure(
     network: SpeechNetwork | None,
     extract: FrameFeatures | None,
@@ -126,7 +165,7 @@ def measure(
     """Accuracies of linear classifiers on frozen frames, and the ABX error.
 
     Args:
-        network: Its contexts are measured, unless `extract` is given.
+        network: Its contexts are measured, unless `extract` is given, on the device of `settings`.
         extract: Other features.
         settings: Of the training; the seed is that of the probes, too.
         folder: Where the recordings are.
@@ -136,7 +175,10 @@ def measure(
     corpus, test = folder.both_sides(settings)
     if extract is None:
         assert network is not None
-        extract = context_features(network, settings.window, normalize=settings.normalize)
+        device = found_device(settings.device)
+        extract = context_features(
+            network.to(device), settings.window, device, normalize=settings.normalize
+        )
     frames, seed = settings.window // 160, settings.seed
     names: Sequence[str] = folder.phone_names() or [str(number) for number in range(41)]
     labels = folder.labels(corpus)

@@ -138,6 +138,9 @@ def speaker_probes(
 ) -> list[ProbeResult]:
     """Linear, on the mean of each window of so many frames, and of each utterance.
 
+    The penalty is chosen on training rows left out: whole utterances for the means of utterances;
+    for windows these stand beside others of the same utterance, which favours weak penalties.
+
     Args:
         data: Speakers must be on both sides, or `in_time` set.
         frames: Of a window.

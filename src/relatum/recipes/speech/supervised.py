@@ -16,11 +16,13 @@ from torch.nn import functional
 
 from ...data.audio import PHONES, Windows, unit_windows
 from ...models import SpeechNetwork, SpeechSizes
-from ...runs import Run
+from ...runs import Run, RunError
 from ...settings import to_yaml
 from ...training import Monitor, Plan, StepOutput, TrainingState, build_optimizer, load_checkpoint
 from ...training import train as train_steps
-from .build import sizes_of
+from ..continuing import forget_later_lines
+from ..images.resolve import found_device
+from .build import check_same_sounds, data_card, sizes_of
 from .settings import TrainSpeech
 
 __all__ = ["TARGETS", "LabelStep", "frame_labels_at", "train_supervised"]
@@ -68,7 +70,8 @@ class LabelStep:
     def __call__(self, rows: Int64[Tensor, " n"], seed: int) -> StepOutput:
         """The loss of these windows, shifted at random by `seed`."""
         first = self.windows.first_samples(rows, torch.Generator().manual_seed(seed))
-        samples = self.windows.read_at(rows, first)
+        device = self.classifier.weight.device
+        samples = self.windows.read_at(rows, first).to(device)
         contexts = self.network(unit_windows(samples) if self.normalize else samples)[1]
         if self.labels is None:
             scores, truth = self.classifier(contexts.mean(1)), self.windows.speaker[rows]
@@ -80,9 +83,10 @@ class LabelStep:
             ]
             truth = torch.from_numpy(np.stack(found)).flatten()
             scores = self.classifier(contexts).flatten(0, 1)
-        known = truth != _UNKNOWN
-        loss = functional.cross_entropy(scores[known], truth[known])
-        right = (scores[known].argmax(1) == truth[known]).float().mean()
+        known = (truth != _UNKNOWN).nonzero()[:, 0]
+        scores, truth = scores[known.to(device)], truth[known].to(device)
+        loss = functional.cross_entropy(scores, truth)
+        right = (scores.argmax(1) == truth).float().mean()
         return StepOutput(
             loss,
             terms=dict,
@@ -101,8 +105,8 @@ def train_supervised(
 ) -> SpeechNetwork:
     """Trains the network of these settings with labels, in a run folder of its own.
 
-    Sizes, optimiser, rate, batches and number of updates are those of the settings; only the loss
-    differs. A run that was killed is continued.
+    Sizes, optimiser, rate, batches, device and number of updates are those of the settings; only
+    the loss differs. A run that was killed is continued.
 
     Args:
         settings: Resolved.
@@ -114,27 +118,32 @@ def train_supervised(
 
     Returns:
         The network in evaluation mode.
+
+    Raises:
+        RunError: If the folder holds a run of other settings, targets or recordings.
+        NonFiniteLoss: If the loss is not finite.
     """
+    device = torch.device(found_device(settings.device))
     classes = len(windows.corpus.speakers) if labels is None else PHONES
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         sizes: SpeechSizes = sizes_of(settings)
         network = SpeechNetwork(sizes, settings.window)
         classifier = nn.Linear(network.dim, classes)
+    network.to(device)
+    classifier.to(device)
     kept = nn.ModuleList([network.encoder, network.context])
     optimizer = build_optimizer(
         settings.optimizer, [kept, classifier],
         learning_rate=settings.learning_rate, weight_decay=settings.weight_decay,
     )  # fmt: skip
-    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    scaler = torch.amp.GradScaler(device.type, enabled=False)
     state = TrainingState({"kept": kept, "classifier": classifier}, optimizer, scaler)
     target = TARGETS[1] if labels is None else TARGETS[0]
-    if (folder / "config.yaml").exists():
-        run = Run.open(folder)
-    else:
-        run = Run.create(folder, f"supervised: {target}\n{to_yaml(settings)}")
+    run = _open(folder, f"supervised: {target}\n{to_yaml(settings)}", windows)
     if run.checkpoint.exists():
-        state.load_state_dict(load_checkpoint(run.checkpoint))
+        state.load_state_dict(load_checkpoint(run.checkpoint, device=device))
+        forget_later_lines(run, state.step)
     step = LabelStep(network, classifier, windows, labels, settings.normalize)
     monitor = Monitor(
         run, plan.steps, done=state.step, steps_per_epoch=plan.steps_per_epoch,
@@ -143,3 +152,23 @@ def train_supervised(
     with monitor:
         train_steps(step, state, plan, run, monitor)
     return network.eval()
+
+
+def _open(folder: Path, text: str, windows: Windows) -> Run:
+    """The run in a folder, if it is of these settings and recordings, or a new one."""
+    if (folder / "config.yaml").exists():
+        run = Run.open(folder)
+        before, now = run.config_text.splitlines(), text.splitlines()
+        if before != now:
+            was = "; ".join(line for line in before if line not in now)
+            wanted = "; ".join(line for line in now if line not in before)
+            raise RunError(
+                f"{folder} was started with other settings ({was or 'none'} then, "
+                f"{wanted or 'none'} now); choose another folder, or remove it"
+            )
+    else:
+        run = Run.create(folder, text)
+    if not (folder / "data.json").exists():  # new, or killed before it was written
+        run.write_json("data.json", data_card(windows))
+    check_same_sounds(run, windows)
+    return run
