@@ -62,7 +62,7 @@ def accuracy(runs: Runs, measure: str = "linear") -> str:
     A cross stands where a loss that is not finite ended a training; "2 of 3 seeds" where features
     of the others are not finite.
     """
-    if not runs:
+    if not any(measure in record["measures"] for record in runs.values()):
         return "not run"
     known: Sequence[float] = list(values(runs, measure).values())
     if not known:

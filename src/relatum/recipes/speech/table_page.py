@@ -10,7 +10,8 @@ from typing import Final
 from ...probes import paired_difference
 from ..experiments.cells import Record
 from ..experiments.page import origin, table, write_page
-from ..experiments.statistics import gain, level
+from ..experiments.seeds import accuracy, by_seed, shared, values
+from ..experiments.statistics import gain
 from .experiment import FIXED, length_text, network_text, training_of
 
 __all__ = ["write_table_page"]
@@ -66,13 +67,16 @@ def write_table_page(
     records: Mapping[str, Record], *, page: Path | None, command: str, jobs: int
 ) -> str:
     """Writes the page if one is asked for; returns its table and findings as text."""
-    values = {kind: {name: _values(records, kind, name) for name in _COLUMNS} for kind in _ROWS}
+    found = by_seed(records)
     shown = table(
         ["features", *_COLUMNS.values()],
-        [[title, *(level(list(values[kind][name].values())) for name in _COLUMNS)]
+        [[title, *(accuracy(found.get(kind, {}), name) for name in _COLUMNS)]
          for kind, title in _ROWS.items()],
     )  # fmt: skip
-    findings = "\n".join(f"* {line}" for line in _findings(values))
+    measured = {
+        kind: {name: values(found.get(kind, {}), name) for name in _COLUMNS} for kind in _ROWS
+    }
+    findings = "\n".join(f"* {line}" for line in _findings(measured))
     if page is not None:
         sections = [
             "# Speech: the paper's table, measured again",
@@ -87,7 +91,7 @@ def write_table_page(
             "## What was published",
             _published(),
         ]
-        write_page(page, sections, command, records, values=values)
+        write_page(page, sections, command, records, values=measured)
     return f"{shown}\n\n{findings}"
 
 
@@ -111,21 +115,11 @@ def _protocol(records: Mapping[str, Record]) -> str:
     )
 
 
-def _values(records: Mapping[str, Record], kind: str, name: str) -> dict[int, float]:
-    """Of each seed that has one."""
-    found = {}
-    for record in records.values():
-        value = record["measures"].get(name)
-        if record["plan"]["kind"] == kind and value is not None:
-            found[int(record["plan"]["seed"])] = float(value)
-    return dict(sorted(found.items()))
-
-
-def _findings(values: Values) -> list[str]:
+def _findings(measured: Values) -> list[str]:
     """One sentence each: the claim, the paired difference, and whether its sign is clear."""
     lines = []
     for a, b, name in _PAIRS:
-        mine, other = _paired(values, a, b, name)
+        mine, other = _paired(measured, a, b, name)
         if not mine:
             continue
         difference = paired_difference(mine, other)
@@ -145,13 +139,12 @@ def _findings(values: Values) -> list[str]:
     return lines
 
 
-def _paired(values: Values, a: str, b: str, name: str) -> tuple[list[float], list[float]]:
+def _paired(measured: Values, a: str, b: str, name: str) -> tuple[list[float], list[float]]:
     """The values of the seeds that both have; features without weights are those of any seed."""
-    mine, other = values[a][name], values[b][name]
+    mine, other = measured[a][name], measured[b][name]
     if b in FIXED:
         other = {seed: value for value in other.values() for seed in mine}
-    seeds = sorted(mine.keys() & other.keys())
-    return [mine[seed] for seed in seeds], [other[seed] for seed in seeds]
+    return shared(mine, other)
 
 
 def _training(records: Mapping[str, Record]) -> str:
