@@ -4,6 +4,7 @@ from .base import Encoder
 from .bounded import NORMS, BoundedEncoder
 from .encoders import ENCODERS, build_encoder, check_encoder
 from .heads import ProjectionHead
+from .held_statistics import held_statistics
 from .normalization import (
     average_running_statistics,
     group_normalized,
@@ -25,6 +26,7 @@ __all__ = [
     "check_encoder",
     "frames_of",
     "group_normalized",
+    "held_statistics",
     "spectrally_normalized",
     "synchronized",
 ]
