@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .images import DataError, Listing
+from .decoding import DataError
+from .listing import Listing
 
 __all__ = ["IMAGE_SUFFIXES", "is_helper", "list_class_folders", "natural_key"]
 
@@ -103,7 +104,6 @@ def list_class_folders(
         labels=np.asarray(labels, dtype=np.int64),
         classes=classes or names,
         source=str(root),
-        rows=np.arange(len(items), dtype=np.int64),
         notes=tuple(f"ignored in {root}: {what} ({n})" for what, n in sorted(ignored.items())),
     )
 

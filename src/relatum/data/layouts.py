@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from .decoding import DataError
 from .embedded import EXTRA
 from .folder import is_helper, list_class_folders, natural_key
-from .images import DataError, Listing
+from .listing import Listing
 
 __all__ = ["CELEBA_ATTRIBUTE", "celeba", "omniglot"]
 
@@ -52,7 +53,6 @@ def omniglot(folder: Path, *, download: bool = False) -> Listing:
         labels=np.concatenate([part.labels + n for part, n in zip(parts, first, strict=False)]),
         classes=classes,
         source=f"omniglot:{folder}",
-        rows=np.arange(len(items), dtype=np.int64),
         notes=tuple(note for part in parts for note in part.notes),
     )
 
@@ -105,7 +105,6 @@ def celeba(
                 labels=np.asarray(labels, dtype=np.int64),
                 classes=(f"not {attribute}", attribute),
                 source=f"celeba:{folder}",
-                rows=np.arange(len(names), dtype=np.int64),
             )
         )
     return parts[0], parts[1]

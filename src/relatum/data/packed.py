@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .decoding import DataError
 from .folder import natural_key
-from .images import DataError, Listing
+from .listing import Listing
 
 __all__ = ["array_listing", "class_labels", "list_npz", "named_labels"]
 
@@ -137,7 +138,6 @@ def _packed(path: Path, arrays: dict[str, NDArray[Any]]) -> Listing:
         labels=labels,
         classes=classes,
         source=str(path),
-        rows=np.arange(n, dtype=np.int64),
     )
 
 
@@ -178,5 +178,4 @@ def array_listing(
         labels=labels,
         classes=names,
         source=source,
-        rows=np.arange(len(x), dtype=np.int64),
     )

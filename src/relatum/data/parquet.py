@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from .decoding import DataError, Item, Range
-from .images import Listing
+from .listing import Listing
 from .packed import named_labels
 
 __all__ = ["list_parquet", "unpacked"]
@@ -69,7 +69,6 @@ def list_parquet(paths: Sequence[Path], source: str, cache: Path | None = None) 
         labels=labels,
         classes=classes,
         source=source,
-        rows=np.arange(len(items), dtype=np.int64),
         notes=tuple(notes),
     )
 

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .decoding import DataError
 from .embedded import TORCHVISION, digits, mnist5k, torchvision_splits
 from .folder import is_helper, list_class_folders, natural_key
-from .images import DataError, ImageTable, Listing, OnBadFile, decode
+from .images import ImageTable, OnBadFile, decode
 from .layouts import CELEBA_ATTRIBUTE, celeba, omniglot
+from .listing import Listing
 from .packed import list_npz
 from .parquet import list_parquet
 from .tars import list_tars

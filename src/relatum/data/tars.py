@@ -20,7 +20,7 @@ import numpy as np
 
 from .decoding import DataError, Range
 from .folder import IMAGE_SUFFIXES, is_helper
-from .images import Listing
+from .listing import Listing
 from .packed import named_labels
 
 __all__ = ["list_tars"]
@@ -62,7 +62,6 @@ def list_tars(paths: Sequence[Path], source: str) -> Listing:
         labels=labels,
         classes=classes,
         source=source,
-        rows=np.arange(len(items), dtype=np.int64),
         notes=tuple(f"ignored in {source}: {what} ({n})" for what, n in sorted(ignored.items())),
     )
 
