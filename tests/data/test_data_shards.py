@@ -125,6 +125,85 @@ def test_compressed_and_damaged_shards_say_so(tmp_path):
         [table.held() for table in found[:2]]
 
 
+@pytest.mark.parametrize("place", [0, 100, 124, 148, 156, 345])  # name, mode, size, sum, type
+def test_no_image_vanishes_behind_a_flipped_byte_of_a_header(tmp_path, place):
+    """The sum of its bytes stands in every header of a tar file; here the third of six."""
+    path = write_tar(tmp_path / "a.tar", [f for i in range(3) for f in sample(f"s{i}", i, i)])
+    header = 4 * 512  # each file here takes a block for its header and one for its content
+    assert path.read_bytes()[header : header + 6] == b"s1.png"
+    data = bytearray(path.read_bytes())
+    data[header + place] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=rf"a\.tar is damaged at byte {header}.*copy it again"):
+        list_tars([path], "source")
+
+
+@pytest.mark.parametrize("blocks", range(13))
+def test_a_shard_cut_anywhere_says_so(tmp_path, blocks):
+    path = write_tar(tmp_path / "a.tar", [f for i in range(3) for f in sample(f"s{i}", i, i)])
+    whole = path.read_bytes()
+    assert len(list_tars([path], "source")) == 3
+    for size in {max(512 * blocks - 1, 0), 512 * blocks, 512 * blocks + 1}:
+        path.write_bytes(whole[:size])
+        with pytest.raises(DataError, match=r"a\.tar is damaged|a\.tar ends without"):
+            list_tars([path], "source")
+    path.write_bytes(whole[: 13 * 512])  # one block of zeros is an end, too
+    assert len(list_tars([path], "source")) == 3
+
+
+def test_what_stands_behind_the_end_of_a_shard_is_not_lost_in_silence(tmp_path):
+    first, second = (write_tar(tmp_path / f"{k}.tar", sample(k, 1, 1)) for k in "ab")
+    end = len(first.read_bytes())
+    first.write_bytes(first.read_bytes() + second.read_bytes())
+    with pytest.raises(DataError, match=rf"a\.tar holds data behind its end mark, at byte {end}"):
+        list_tars([first], "source")
+
+
+def link(tar, name, target, kind=tarfile.LNKTYPE):
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    tar.addfile(member)
+
+
+def test_hard_links_in_shards_are_the_files_they_mean(tmp_path):
+    path = write_tar(tmp_path / "a.tar", [("x/a.png", png(7)), ("x/a.cls", b"3")])
+    with tarfile.open(path, "a") as tar:
+        link(tar, "x/b.png", "x/a.png")
+        link(tar, "x/b.cls", "x/a.cls")
+    found = list_tars([path], "source")
+    assert list(found.ids) == ["a/x/a", "a/x/b"]
+    assert found.items[0] == found.items[1]
+    assert found.labels.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE])
+def test_links_to_nothing_known_are_named(tmp_path, kind):
+    path = write_tar(tmp_path / "a.tar", sample("a", 1, 1))
+    with tarfile.open(path, "a") as tar:
+        link(tar, "b.png", "../elsewhere.png", kind)
+    with pytest.raises(DataError, match=r"a\.tar: b\.png is a link to \.\./elsewhere\.png"):
+        list_tars([path], "source")
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"--5", r"label '--5' of key b in .*two\.tar"),
+        (b"1.5", r"label '1\.5' of key b in .*two\.tar"),
+        (b"-2", r"label -2 of key b in .*two\.tar"),
+        (b"\xff", r"two\.tar: b\.cls is no text"),
+        (b" \n", r"two\.tar: b\.cls is empty"),
+    ],
+)
+def test_a_label_that_is_none_is_named_with_its_shard_and_key(tmp_path, content, match):
+    one = write_tar(tmp_path / "one.tar", sample("a", 1, 1))
+    two = write_tar(
+        tmp_path / "two.tar", [*sample("a", 1, 1), ("b.png", png(2)), ("b.cls", content)]
+    )
+    with pytest.raises(DataError, match=match):
+        list_tars([one, two], "source")
+
+
 # --- parquet
 
 
