@@ -50,6 +50,7 @@ def load_splits(
     allow_empty_classes: bool = False,
     stream: bool = False,
     cache: Path | None = None,
+    label_column: str | None = None,
 ) -> Splits:
     """Loads, splits and decodes a data set.
 
@@ -79,6 +80,8 @@ def load_splits(
         allow_empty_classes: Whether class folders may be empty.
         stream: Look at every image once but hold no pixels: for data larger than the memory.
         cache: Where the images of parquet files are unpacked to be streamed.
+        label_column: Column of parquet files that holds the labels, None for ``label``; "none" =
+            the rows are unlabelled.
 
     Raises:
         DataError: If the data are missing, unknown, unreadable, or cannot be split.
@@ -88,7 +91,9 @@ def load_splits(
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
-    train, test, how = _listings(_Asked(data, download, allow_empty_classes, stream, cache))
+    train, test, how = _listings(
+        _Asked(data, download, allow_empty_classes, stream, cache, label_column)
+    )
     if test is None:
         whole = train
         rows = stratified_split(whole.labels, whole.classes, test_fraction, split_seed)
@@ -154,6 +159,7 @@ class _Asked(NamedTuple):
     allow_empty: bool
     stream: bool
     cache: Path | None
+    label_column: str | None
 
     def parquet(self, paths: list[Path], source: str) -> Listing:
         if self.stream and self.cache is None:
@@ -163,7 +169,8 @@ class _Asked(NamedTuple):
                 f"folder with room for {room:.1f} GB where their images are unpacked once "
                 "(--cache DIR), or leave out --stream"
             )
-        return list_parquet(paths, source, self.cache if self.stream else None)
+        cache = self.cache if self.stream else None
+        return list_parquet(paths, source, cache, self.label_column)
 
 
 def _listings(asked: _Asked) -> tuple[Listing, Listing | None, str]:

@@ -81,7 +81,7 @@ def images_key(trained: TrainImages, place: str | None) -> tuple[object, ...]:
     """Equal for runs that see the same images, which need loading but once."""
     return (
         *(place or trained.data, trained.image_size, trained.limit, trained.test_fraction),
-        *(trained.split_seed, trained.on_bad_file, trained.stream),
+        *(trained.split_seed, trained.on_bad_file, trained.stream, trained.label_column),
     )
 
 

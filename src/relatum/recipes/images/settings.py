@@ -66,6 +66,9 @@ class TrainImages:
     cache: Path | None = None
     """With --stream and parquet files: where their images are unpacked, once."""
 
+    label_column: str | None = None
+    """Column of parquet files that holds the labels; none = they are unlabelled. Default: label."""
+
     objective: str = choice("rpc", OBJECTIVES)
     """What is maximised; `relatum objectives` explains each."""
 
