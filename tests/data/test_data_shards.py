@@ -435,6 +435,38 @@ def test_celeba(tmp_path):
         celeba(tmp_path / "elsewhere")
 
 
+ATTRIBUTES, PARTITION = "list_attr_celeba.txt", "list_eval_partition.txt"
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "match"),
+    [
+        (ATTRIBUTES, lambda lines: lines[:-1], f"{PARTITION} has a line for 000006.jpg and .*none"),
+        (PARTITION, lambda lines: lines[:-1], f"{ATTRIBUTES} has a line for 000006.jpg and .*none"),
+        (ATTRIBUTES, lambda lines: [*lines[:-1], "000006.jpg  1"], f"{ATTRIBUTES}, line 8: needed"),
+        (ATTRIBUTES, lambda lines: [*lines[:-1], "000006.jpg 1 -"], f"{ATTRIBUTES}, line 8: need"),
+        (ATTRIBUTES, lambda lines: lines[:1], "no attribute 'Smiling'.*ends early"),
+        (ATTRIBUTES, lambda lines: [], "no attribute 'Smiling'.*ends early"),
+        (
+            PARTITION,
+            lambda lines: [*lines[:-1], "000006.jpg"],
+            f"{PARTITION}, line 6: '000006.jpg'",
+        ),
+        (PARTITION, lambda lines: [*lines[:-1], "000006.jpg 3"], f"{PARTITION}, line 6: '000006"),
+        (PARTITION, lambda lines: [*lines, "", " "], ""),
+        (ATTRIBUTES, lambda lines: [*lines, "", " "], ""),
+    ],
+)
+def test_damaged_lists_of_celeba_are_named(tmp_path, name, change, match):
+    path = write_celeba(tmp_path) / "celeba" / name
+    path.write_text("\n".join(change(path.read_text().splitlines())))
+    if not match:  # empty lines mean nothing
+        assert len(celeba(tmp_path)[0]) == 3
+        return
+    with pytest.raises(DataError, match=match):
+        celeba(tmp_path)
+
+
 def test_an_image_set_needs_its_folder(tmp_path):
     with pytest.raises(DataError, match="there is no folder"):
         load_splits(f"imagenet:{tmp_path / 'none'}", image_size=4)

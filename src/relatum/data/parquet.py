@@ -59,10 +59,10 @@ def list_parquet(
             such column of labels but others that might be.
     """
     tables = [_look(path, source) for path in paths]
+    columns = [_image_column(table) for table in tables]
     labels, classes, notes = _all_labels(tables, source, label_column)
     items: list[Item] = []
-    for path, table in zip(paths, tables, strict=True):
-        image = _image_column(table)
+    for path, image in zip(paths, columns, strict=True):
         items += _images(path, image) if cache is None else unpacked(path, image, cache)
     ids = [f"{Path(source).stem}:{i}" for i in range(len(items))]
     return Listing(items, ids, labels, classes, source, notes=tuple(notes))
