@@ -156,6 +156,19 @@ def test_where_nothing_is_labelled_the_first_test_part_serves(tmp_path):
     assert parts(tmp_path)[0] == [[0, 1], [20, 21]]
 
 
+def test_labels_of_a_test_part_are_no_reason_where_training_has_none(tmp_path):
+    for part, label, first in (("train", -1, 0), ("validation", 0, 10), ("test", -1, 20)):
+        table(tmp_path / f"{part}-0.parquet", [label] * 2, first)
+    assert parts(tmp_path)[0] == [[0, 1], [20, 21]]
+
+
+def test_a_note_names_three_files_and_the_number_of_the_others(tmp_path):
+    for i in range(5):
+        tar(tmp_path / f"shard-{i}.tar", i)
+    tar(tmp_path / "val-0.tar", 9)
+    assert "training: shard-0.tar, shard-1.tar, shard-2.tar and 2 more" in parts(tmp_path)[1]
+
+
 def class_folders(root, held_out="val"):
     picture(root / "train" / "a" / "0.png", 0)
     picture(root / "train" / "b" / "1.png", 1)

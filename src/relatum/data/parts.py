@@ -159,11 +159,12 @@ def _rank(root: Path, files: Sequence[Path]) -> int:
 
 def _left_out(root: Path, files: Sequence[Path], why: str) -> list[str]:
     """A note on files that are not used, if there are any."""
-    if not files:
-        return []
-    names = [path.relative_to(root).as_posix() for path in files]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return [f"left out of {root}, {why}: {', '.join(names[:_NAMED])}{more}"]
+    return [f"left out of {root}, {why}: {_names(root, files)}"] if files else []
+
+
+def _names(root: Path, files: Sequence[Path]) -> str:
+    names = ", ".join(path.relative_to(root).as_posix() for path in files[:_NAMED])
+    return names + (f" and {len(files) - _NAMED} more" if len(files) > _NAMED else "")
 
 
 def _class_splits(
@@ -199,10 +200,8 @@ def _file_splits(root: Path, files: list[Path], form: Form, found: Sequence[Path
     if "train" in parts:
         notes += _left_out(root, unnamed, "their names say no part")
     elif tests and unnamed:
-        notes.append(
-            f"files of {root} whose names say no part are training: "
-            f"{', '.join(path.name for path in unnamed)}"
-        )
+        taken = f"files of {root} whose names say no part are training"
+        notes.append(f"{taken}: {_names(root, unnamed)}")
     elif len(tests) > 1:
         raise DataError(
             f"{root} has files of {' and '.join(tests)} but none of training: call those train-*, "
@@ -213,30 +212,15 @@ def _file_splits(root: Path, files: list[Path], form: Form, found: Sequence[Path
     training = parts.get("train") or unnamed
     if not tests or not training:
         return form.listed(training or files, str(root)).noting(*notes), None, ""
-    name = _test_part(root, parts, tests, form, notes)
-    train = form.listed(training, str(root / "train")).noting(*notes)
-    test = form.listed(parts[name], str(root / name))
+    train = form.listed(training, str(root / "train"))
+    name = tests[0]
+    if len(tests) > 1 and (train.labels >= 0).any():
+        name = next((each for each in tests if form.labelled(parts[each])), name)
+    for each in tests:
+        why = f"{name} serves" if tests.index(each) > tests.index(name) else "which has no labels"
+        notes += _left_out(root, parts[each], why) if each != name else []
+    train, test = train.noting(*notes), form.listed(parts[name], str(root / name))
     return train, _same_classes(train, test), f"own split of {root}: train and {name}"
-
-
-def _test_part(
-    root: Path,
-    parts: Mapping[str | None, list[Path]],
-    tests: Sequence[str],
-    form: Form,
-    notes: list[str],
-) -> str:
-    """The first test part with labels, or the first; the others are added to the notes."""
-    if len(tests) == 1:
-        return tests[0]
-    labelled = next((name for name in tests if form.labelled(parts[name])), None)
-    chosen = labelled or tests[0]
-    for name in tests:
-        passed = tests.index(name) < tests.index(chosen)
-        why = "which has no labels" if passed else f"{chosen} serves"
-        if name != chosen:
-            notes += _left_out(root, parts[name], why)
-    return chosen
 
 
 def _same_classes(train: Listing, test: Listing) -> Listing:
