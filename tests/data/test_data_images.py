@@ -8,7 +8,8 @@ import pytest
 import torch
 from PIL import Image, ImageFile
 
-from relatum.data.images import DataError, Listing, decode, decode_image
+from relatum.data.images import DataError, decode, decode_image
+from relatum.data.listing import Listing
 
 
 def encoded(image, kind="PNG", **options):
@@ -25,7 +26,6 @@ def listing(items, labels=None):
         labels=np.asarray(labels if labels is not None else range(n), dtype=np.int64),
         classes=tuple(f"c{i}" for i in range(n)),
         source="somewhere",
-        rows=np.arange(n, dtype=np.int64),
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .images import DataError, Listing
+from .decoding import DataError
+from .listing import Listing
 from .packed import array_listing
 
 __all__ = ["TORCHVISION", "digits", "mnist5k", "torchvision_splits"]

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .images import DataError, Listing
+from .decoding import DataError
+from .listing import Listing
 
 __all__ = ["IMAGE_SUFFIXES", "is_helper", "list_class_folders", "natural_key"]
 
@@ -23,6 +24,7 @@ IMAGE_SUFFIXES = frozenset(
 )
 """Lower-case endings that count as images; the comparison ignores case."""
 
+_PACKED = frozenset({".npz", ".parquet", ".tar"})  # endings of files that hold many images
 _HELPERS = frozenset({"__macosx", "thumbs.db", "desktop.ini", "__pycache__"})
 
 
@@ -86,10 +88,7 @@ def list_class_folders(
     for folder in folders:
         files = _images_below(folder, ignored)
         if not files and not allow_empty_classes:
-            raise DataError(
-                f"class folder {folder} holds no images; add some, or remove the folder (from "
-                "Python, allow_empty_classes=True keeps it as an empty class)"
-            )
+            _complain_of_no_images(folder)
         items += files
         labels += [(classes or names).index(folder.name)] * len(files)
     if not items:
@@ -103,7 +102,6 @@ def list_class_folders(
         labels=np.asarray(labels, dtype=np.int64),
         classes=classes or names,
         source=str(root),
-        rows=np.arange(len(items), dtype=np.int64),
         notes=tuple(f"ignored in {root}: {what} ({n})" for what, n in sorted(ignored.items())),
     )
 
@@ -131,6 +129,20 @@ def _complain_of_no_classes(root: Path, loose: list[Path]) -> None:
             f"{root.name}/CLASS/{loose[0].name}"
         )
     raise DataError(f"{root} is empty: no class folders and no images")
+
+
+def _complain_of_no_images(folder: Path) -> None:
+    inside = (path for path in sorted(folder.rglob("*")) if path.suffix.lower() in _PACKED)
+    packed = next(inside, None)
+    if packed is not None:
+        raise DataError(
+            f"class folder {folder} holds no images but {packed.name}: give the folder that such "
+            "files lie in, or a pattern of all, DIR/{000..146}" + packed.suffix
+        )
+    raise DataError(
+        f"class folder {folder} holds no images; add some, or remove the folder (from Python, "
+        "allow_empty_classes=True keeps it as an empty class)"
+    )
 
 
 def _images_below(folder: Path, ignored: Counter[str]) -> list[Path]:

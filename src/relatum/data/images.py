@@ -1,9 +1,7 @@
 """Images with labels and ids that stay aligned: listed, then decoded once, or while training.
 
-Every source (folder, archive, table, embedded set) first becomes a :class:`Listing`: what there
-is, not yet decoded. Splits and limits act on listings, so only what is used is looked at, by
-:func:`decode`. It makes an :class:`ImageTable` whose pixels are one uint8 tensor, or, where they
-would not fit into memory, the images as they are kept (:class:`Encoded`).
+:func:`decode` makes an :class:`ImageTable` of a listing. Its pixels are one uint8 tensor, or, where
+they would not fit into memory, the images as they are kept (:class:`Encoded`).
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .decoding import DataError, Item, decode_image, encoded, open_rgb
+from .listing import Listing
 
 __all__ = [
     "DataError",
     "Encoded",
     "ImageTable",
-    "Listing",
     "OnBadFile",
     "SkippedFile",
     "decode",
@@ -163,33 +161,6 @@ class ImageTable:
 
 def _crc(images: Encoded) -> int:
     return zlib.crc32(np.ascontiguousarray(images.checksums).data)
-
-
-@dataclass(frozen=True)
-class Listing:
-    """Images that are known but not yet decoded: encoded bytes, files, or pixel arrays."""
-
-    items: Sequence[Item]
-    ids: Sequence[str]
-    labels: NDArray[np.int64]
-    classes: tuple[str, ...]
-    source: str
-    rows: NDArray[np.int64]
-    notes: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def take(self, positions: NDArray[np.int64]) -> Listing:
-        """The listing of these positions, in the order given."""
-        chosen = positions.tolist()
-        return replace(
-            self,
-            items=[self.items[i] for i in chosen],
-            ids=[self.ids[i] for i in chosen],
-            labels=self.labels[positions],
-            rows=self.rows[positions],
-        )
 
 
 def decode(

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import numpy as np
 
+from .decoding import DataError
 from .embedded import EXTRA
 from .folder import is_helper, list_class_folders, natural_key
-from .images import DataError, Listing
+from .listing import Listing
 
 __all__ = ["CELEBA_ATTRIBUTE", "celeba", "omniglot"]
 
 CELEBA_ATTRIBUTE = "Smiling"
 """The label of CelebA where none is named."""
+
+_AGAIN = "copy the file again"
 
 
 def omniglot(folder: Path, *, download: bool = False) -> Listing:
@@ -52,7 +55,6 @@ def omniglot(folder: Path, *, download: bool = False) -> Listing:
         labels=np.concatenate([part.labels + n for part, n in zip(parts, first, strict=False)]),
         classes=classes,
         source=f"omniglot:{folder}",
-        rows=np.arange(len(items), dtype=np.int64),
         notes=tuple(note for part in parts for note in part.notes),
     )
 
@@ -77,7 +79,8 @@ def celeba(
         download: Whether torchvision may fetch what is missing.
 
     Raises:
-        DataError: If the folder lacks the data, or there is no such attribute.
+        DataError: If the folder lacks the data, a line of its lists is not what it should be, or
+            there is no such attribute.
     """
     root = folder / "celeba"
     listed = [root / name for name in ("list_eval_partition.txt", "list_attr_celeba.txt")]
@@ -87,17 +90,15 @@ def celeba(
     if not faces.is_dir() or not all(path.is_file() for path in listed):
         needed = "img_align_celeba/, list_eval_partition.txt and list_attr_celeba.txt"
         raise _missing("celeba", folder, f"celeba/ with {needed}")
-    partition = [line.split() for line in listed[0].read_text("utf-8").splitlines() if line.strip()]
-    lines = listed[1].read_text("utf-8").splitlines()  # their number, the header, one a face
-    header, values = lines[1].split(), {words[0]: words[1:] for words in map(str.split, lines[2:])}
-    if attribute not in header:
-        raise DataError(f"CelebA has no attribute {attribute!r}; known are {', '.join(header)}")
-    column = header.index(attribute)
+    partition, values = _partition(listed[0]), _attribute(listed[1], attribute)
+    if partition.keys() != values.keys():
+        odd = min(partition.keys() ^ values.keys())
+        has, lacks = listed if odd in partition else listed[::-1]
+        raise DataError(f"{has} has a line for {odd} and {lacks} has none: {_AGAIN}")
     parts = []
     for part, number in (("train", "0"), ("test", "2")):
-        names = [name for name, where in partition if where == number]
-        # An attribute is -1 or 1.
-        labels = [int(values[name][column]) > 0 for name in names]
+        names = [name for name, where in partition.items() if where == number]
+        labels = [values[name] for name in names]
         parts.append(
             Listing(
                 items=[faces / name for name in names],
@@ -105,10 +106,43 @@ def celeba(
                 labels=np.asarray(labels, dtype=np.int64),
                 classes=(f"not {attribute}", attribute),
                 source=f"celeba:{folder}",
-                rows=np.arange(len(names), dtype=np.int64),
             )
         )
     return parts[0], parts[1]
+
+
+def _partition(path: Path) -> dict[str, str]:
+    """Of every face "0", "1" or "2": training, validation, test."""
+    partition = {}
+    for row, line in enumerate(path.read_text("utf-8", errors="replace").splitlines(), start=1):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) != 2 or words[1] not in ("0", "1", "2"):
+            raise DataError(f"{path}, line {row}: {line!r} is no file name and 0, 1 or 2: {_AGAIN}")
+        partition[words[0]] = words[1]
+    return partition
+
+
+def _attribute(path: Path, attribute: str) -> dict[str, bool]:
+    """Whether each face has it. The file: the number of faces, the attributes, one face a line."""
+    lines = path.read_text("utf-8", errors="replace").splitlines()
+    header = lines[1].split() if len(lines) > 1 else []
+    if attribute not in header:
+        known = ", ".join(header) or f"none, since {path} ends early: {_AGAIN}"
+        raise DataError(f"CelebA has no attribute {attribute!r}; known are {known}")
+    values = {}
+    for row, line in enumerate(lines[2:], start=3):
+        words = line.split()
+        if not words:
+            continue
+        if len(words) != len(header) + 1 or not set(words[1:]) <= {"-1", "1"}:
+            raise DataError(
+                f"{path}, line {row}: needed are a file name and {len(header)} numbers, each -1 or "
+                f"1, one for each attribute: {_AGAIN}"
+            )
+        values[words[0]] = words[1 + header.index(attribute)] == "1"
+    return values
 
 
 def _fetch(reader: str, folder: Path, **options: object) -> None:

@@ -11,15 +11,16 @@ order.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .decoding import DataError
 from .folder import natural_key
-from .images import DataError, Listing
+from .listing import Listing
 
 __all__ = ["array_listing", "class_labels", "list_npz", "named_labels"]
 
@@ -27,7 +28,7 @@ _MOST_CLASSES = 1_000_000  # a label above this is an id or a time, not a class
 
 
 def class_labels(
-    values: Sequence[Any] | NDArray[Any], where: str
+    values: Sequence[Any] | NDArray[Any], where: str, at: Callable[[int], str] | None = None
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Labels as int64, and the class names.
 
@@ -38,6 +39,7 @@ def class_labels(
     Args:
         values: One label a row.
         where: Source named in messages.
+        at: What a message says of the place of a row; None is its number in `where`.
 
     Raises:
         DataError: If a label is a fraction, below -1, or of another kind; names the row.
@@ -46,6 +48,7 @@ def class_labels(
         >>> class_labels(["ten", "2", "10", None], "a table")
         (array([ 2,  0,  1, -1]), ('2', '10', 'ten'))
     """
+    at = at or (lambda row: f"in row {row} of {where}")
     listed = [None if _is_missing(value) else value for value in np.asarray(values, dtype=object)]
     present = [value for value in listed if value is not None]
     if present and all(isinstance(value, str) for value in present):
@@ -56,7 +59,7 @@ def class_labels(
     for row, value in enumerate(listed):
         if value is not None and not _is_class_number(value):
             raise DataError(
-                f"label {value!r} in row {row} of {where}: labels must be whole numbers from 0 to "
+                f"label {value!r} {at(row)}: labels must be whole numbers from 0 to "
                 f"{_MOST_CLASSES:,} (-1 = unlabelled), or all names"
             )
     labels = np.asarray([-1 if value is None else int(value) for value in listed], dtype=np.int64)
@@ -74,10 +77,13 @@ def _is_class_number(value: Any) -> bool:
 
 
 def named_labels(
-    values: NDArray[Any], names: tuple[str, ...] | None, where: str
+    values: NDArray[Any],
+    names: tuple[str, ...] | None,
+    where: str,
+    at: Callable[[int], str] | None = None,
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """As :func:`class_labels`, with class names that the source gives for its numbers."""
-    labels, numbered = class_labels(values, where)
+    labels, numbered = class_labels(values, where, at)
     if names is None:
         return labels, numbered
     if len(set(names)) < len(names):
@@ -85,9 +91,8 @@ def named_labels(
         raise DataError(f"{where} has two classes named {twice!r}; names must differ")
     if labels.max(initial=-1) >= len(names):
         row = int(labels.argmax())
-        raise DataError(
-            f"label {labels[row]} in row {row} of {where}: there are only {len(names)} class names"
-        )
+        place = at(row) if at else f"in row {row} of {where}"
+        raise DataError(f"label {labels[row]} {place}: there are only {len(names)} class names")
     return labels, names
 
 
@@ -137,7 +142,6 @@ def _packed(path: Path, arrays: dict[str, NDArray[Any]]) -> Listing:
         labels=labels,
         classes=classes,
         source=str(path),
-        rows=np.arange(n, dtype=np.int64),
     )
 
 
@@ -178,5 +182,4 @@ def array_listing(
         labels=labels,
         classes=names,
         source=source,
-        rows=np.arange(len(x), dtype=np.int64),
     )

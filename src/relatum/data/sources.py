@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .decoding import DataError
 from .embedded import TORCHVISION, digits, mnist5k, torchvision_splits
-from .folder import is_helper, list_class_folders, natural_key
-from .images import DataError, ImageTable, Listing, OnBadFile, decode
+from .images import ImageTable, OnBadFile, decode
 from .layouts import CELEBA_ATTRIBUTE, celeba, omniglot
+from .listing import Listing
 from .packed import list_npz
-from .parquet import list_parquet
+from .parquet import list_parquet, says_labels
+from .parts import Form, Listed, data_files, folder_splits, no_form, pattern_splits
 from .tars import list_tars
 
 __all__ = ["Splits", "load_splits", "stratified_split"]
 
 _EMBEDDED: dict[str, Callable[[], Listing]] = {"mnist5k": mnist5k, "digits": digits}
 _NAMED = (*TORCHVISION, "omniglot", "celeba", "imagenet")  # NAME:DIR
-_TEST_NAMES = ("test", "val", "valid", "validation")  # in the order of preference
 
 
 class Splits(NamedTuple):
@@ -48,6 +47,7 @@ def load_splits(
     allow_empty_classes: bool = False,
     stream: bool = False,
     cache: Path | None = None,
+    label_column: str | None = None,
 ) -> Splits:
     """Loads, splits and decodes a data set.
 
@@ -61,12 +61,16 @@ def load_splits(
             * ``cifar10:DIR``, ``cifar100:DIR``, ``stl10:DIR``, ``omniglot:DIR``, ``celeba:DIR``:
               torchvision's layout; STL-10 trains on its unlabelled images too, CelebA's label is
               whether the face smiles, or another attribute (``celeba/Male:DIR``);
-            * ``imagenet:DIR``: a folder of any form below;
+            * ``imagenet:DIR``: a folder, or a pattern, of any form below;
             * an ``.npz`` file, or a folder with ``train.npz`` and ``test.npz`` (or ``val.npz``);
             * a ``.parquet`` file, or a folder of them (``train-*``, ``test-*`` are splits);
-            * a ``.tar`` shard in webdataset's naming, or a folder of them (likewise);
+            * a ``.tar`` shard in webdataset's naming, or a folder of them (likewise), or those that
+              a pattern means, ``DIR/train-{000..146}.tar``;
             * a folder of class folders, or one with ``train/`` and ``test/`` (or ``val/``) of
               them. To use a folder named like an embedded set, write ``./digits``.
+
+            Of several test parts the first with labels serves (test, then val); the notes of the
+            training table say what is left out.
         image_size: Side of the stored images, pixels.
         test_fraction: Share of each class held out, in (0, 1), where there is no test split.
         split_seed: Seed of that split and of `limit`.
@@ -77,6 +81,8 @@ def load_splits(
         allow_empty_classes: Whether class folders may be empty.
         stream: Look at every image once but hold no pixels: for data larger than the memory.
         cache: Where the images of parquet files are unpacked to be streamed.
+        label_column: Column of parquet files that holds the labels, None for ``label``; "none" =
+            the rows are unlabelled.
 
     Raises:
         DataError: If the data are missing, unknown, unreadable, or cannot be split.
@@ -86,7 +92,9 @@ def load_splits(
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction}")
     if limit is not None and limit < 1:
         raise ValueError(f"limit must be at least 1, got {limit}")
-    train, test, how = _listings(_Asked(data, download, allow_empty_classes, stream, cache))
+    asked = _Asked(data, download, allow_empty_classes, stream, cache, label_column)
+    train, test, how = _listings(asked)
+    asked.check_column()
     if test is None:
         whole = train
         rows = stratified_split(whole.labels, whole.classes, test_fraction, split_seed)
@@ -152,6 +160,25 @@ class _Asked(NamedTuple):
     allow_empty: bool
     stream: bool
     cache: Path | None
+    label_column: str | None
+
+    def forms(self) -> dict[str, Form]:
+        """Known files of many images, in the order of preference."""
+        return {
+            ".npz": Form(_list_one_npz, lambda paths: _labelled(_list_one_npz(paths, ""))),
+            ".parquet": Form(self.parquet, lambda paths: says_labels(paths, self.label_column)),
+            ".tar": Form(list_tars, lambda paths: _labelled(list_tars(paths, ""))),
+        }
+
+    def check_column(self) -> None:
+        """Raises DataError if a column is named but there can be no table that has it."""
+        place = self.data.removeprefix("imagenet:")
+        ending = (".parquet",)
+        if self.label_column and not (place.endswith(ending) or data_files(Path(place), ending)):
+            raise DataError(
+                f"label_column names a column of parquet files, and {self.data} holds none: leave "
+                f"out {self.label_column!r}"
+            )
 
     def parquet(self, paths: list[Path], source: str) -> Listing:
         if self.stream and self.cache is None:
@@ -161,10 +188,22 @@ class _Asked(NamedTuple):
                 f"folder with room for {room:.1f} GB where their images are unpacked once "
                 "(--cache DIR), or leave out --stream"
             )
-        return list_parquet(paths, source, self.cache if self.stream else None)
+        cache = self.cache if self.stream else None
+        return list_parquet(paths, source, cache, self.label_column)
 
 
-def _listings(asked: _Asked) -> tuple[Listing, Listing | None, str]:
+def _labelled(listing: Listing) -> bool:
+    return bool((listing.labels >= 0).any())
+
+
+def _list_one_npz(paths: list[Path], source: str) -> Listing:
+    if len(paths) > 1:
+        names = ", ".join(path.name for path in paths)
+        raise DataError(f"{source} holds several .npz files ({names}): give the path of one")
+    return list_npz(paths[0])
+
+
+def _listings(asked: _Asked) -> Listed:
     """Training, test (None if the source has no such split), and a sentence about the split."""
     data = asked.data
     if data in _EMBEDDED:
@@ -172,31 +211,34 @@ def _listings(asked: _Asked) -> tuple[Listing, Listing | None, str]:
     name, colon, folder = data.partition(":")
     name, _, attribute = name.partition("/")
     if colon and name in _NAMED and (not attribute or name == "celeba"):
-        return _named_listings(name, attribute, Path(folder), asked)
+        return _named_listings(name, attribute, folder, asked)
     if data in _NAMED and not Path(data).exists():
         raise DataError(f"{data} needs the folder it lies in: {data}:DIR")
-    path = Path(data)
+    listed = _path_listings(data, asked)
+    if listed is None:
+        raise DataError(_unknown(data))
+    return listed
+
+
+def _path_listings(data: str, asked: _Asked) -> Listed | None:
+    """What lies at a path, or at those that a pattern means; None if there is nothing."""
+    path, forms = Path(data), asked.forms()
     if path.is_dir():
-        return _folder_listings(path, asked)
+        return folder_splits(path, forms, allow_empty=asked.allow_empty)
     if path.is_file():
-        readers: dict[str, Callable[[list[Path], str], Listing]] = {
-            ".npz": _list_one_npz,
-            ".parquet": asked.parquet,
-            ".tar": list_tars,
-        }
-        if path.suffix.lower() in readers:
-            return readers[path.suffix.lower()]([path], str(path)), None, ""
-        raise DataError(f"{path} is neither .npz nor .parquet nor .tar nor a folder")
-    raise DataError(_unknown(data))
+        if path.suffix.lower() not in forms:
+            raise no_form(data, forms)
+        return forms[path.suffix.lower()].listed([path], data), None, ""
+    return pattern_splits(data, forms) if "{" in data else None
 
 
-def _named_listings(
-    name: str, attribute: str, folder: Path, asked: _Asked
-) -> tuple[Listing, Listing | None, str]:
+def _named_listings(name: str, attribute: str, place: str, asked: _Asked) -> Listed:
     if name == "imagenet":
-        if not folder.is_dir():
-            raise DataError(f"there is no folder {folder}")
-        return _folder_listings(folder, asked)
+        listed = _path_listings(place, asked)
+        if listed is None:
+            raise DataError(f"there is no folder {place}")
+        return listed
+    folder = Path(place)
     if name == "omniglot":
         return omniglot(folder, download=asked.download), None, ""
     if name == "celeba":
@@ -214,87 +256,3 @@ def _unknown(data: str) -> str:
         f"there is no file or folder {data!r}, and no data set of that name{hint} "
         f"Known are {', '.join(known)}, or give a path"
     )
-
-
-def _folder_listings(root: Path, asked: _Asked) -> tuple[Listing, Listing | None, str]:
-    allow_empty = asked.allow_empty
-    readers: tuple[tuple[Callable[[list[Path], str], Listing], str], ...] = (
-        (_list_one_npz, ".npz"),
-        (asked.parquet, ".parquet"),
-        (list_tars, ".tar"),
-    )
-    for list_files, suffix in readers:
-        files = _files(root, suffix)
-        if files:
-            return _file_splits(root, files, list_files)
-    train = root / "train"
-    tests = [root / name for name in _TEST_NAMES if (root / name).is_dir()]
-    if train.is_dir() and tests:
-        listed = list_class_folders(train, allow_empty_classes=allow_empty, within=root)
-        held_out = list_class_folders(
-            tests[0], classes=listed.classes, allow_empty_classes=allow_empty, within=root
-        )
-        return listed, held_out, f"own split of {root}: train/ and {tests[0].name}/"
-    if train.is_dir() and _only_folder(root, train):
-        listed = list_class_folders(train, allow_empty_classes=allow_empty, within=root)
-        return listed, None, ""
-    return list_class_folders(root, allow_empty_classes=allow_empty), None, ""
-
-
-def _only_folder(root: Path, folder: Path) -> bool:
-    return all(
-        path == folder or not path.is_dir() or is_helper(path.name) for path in root.iterdir()
-    )
-
-
-def _files(root: Path, suffix: str) -> list[Path]:
-    """Files of a kind in `root`, or in data/ (as on dataset hubs), or in train/ and test/."""
-    parts = [root / name for name in ("train", *_TEST_NAMES)]
-    for folders in ([root], [root / "data"], parts):
-        found = [
-            path
-            for folder in folders
-            for path in (folder.iterdir() if folder.is_dir() else ())
-            if path.suffix.lower() == suffix and path.is_file() and not is_helper(path.name)
-        ]
-        if found:
-            return sorted(found, key=lambda path: natural_key(path.relative_to(root).as_posix()))
-    return []
-
-
-def _is_part(path: Path, part: str) -> bool:
-    """Whether the name says so, as train.npz and imagenet-train-00.tar do, or the folder's."""
-    return path.parent.name == part or part in re.split(r"[-_.]", path.stem)
-
-
-def _list_one_npz(paths: list[Path], source: str) -> Listing:
-    if len(paths) > 1:
-        names = ", ".join(path.name for path in paths)
-        raise DataError(f"{source} holds several .npz files ({names}): give the path of one")
-    return list_npz(paths[0])
-
-
-def _file_splits(
-    root: Path, files: list[Path], list_files: Callable[[list[Path], str], Listing]
-) -> tuple[Listing, Listing | None, str]:
-    parts = {
-        part: [path for path in files if _is_part(path, part)] for part in ("train", *_TEST_NAMES)
-    }
-    test_name = next((name for name in _TEST_NAMES if parts[name]), None)
-    if not parts["train"] or test_name is None:
-        return list_files(parts["train"] or files, str(root)), None, ""
-    train = list_files(parts["train"], str(root / "train"))
-    test = list_files(parts[test_name], str(root / test_name))
-    return train, _same_classes(train, test), f"own split of {root}: train and {test_name}"
-
-
-def _same_classes(train: Listing, test: Listing) -> Listing:
-    """The test split with the training split's numbers of the classes."""
-    if test.classes == train.classes:
-        return test
-    unknown = [name for name in test.classes if name not in train.classes]
-    if unknown:
-        raise DataError(f"{test.source} has classes that training has not: {', '.join(unknown)}")
-    # The last entry serves the label -1, unlabelled.
-    number = np.asarray([*(train.classes.index(name) for name in test.classes), -1])
-    return replace(test, labels=number[test.labels], classes=train.classes)

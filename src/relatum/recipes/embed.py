@@ -60,6 +60,10 @@ class Embed:
     on_bad_file: str | None = choice(None, ("error", "skip"))
     """What to do with a file that cannot be decoded: stop with its name, or skip and count it."""
 
+    label_column: str | None = None
+    """Column of parquet files that holds the labels; none = they are unlabelled. Default: label, or
+    as in the run."""
+
     out: Path | None = None
     """Path of the two files; .npz and .parquet are added where missing. Default:
     RUN/embeddings/PART."""
@@ -70,8 +74,8 @@ class Embed:
 
     stream: bool = False
     """Of other images than the run's: decode them as they are encoded, instead of holding all in
-    memory. Each is looked at once before, so that a damaged one is found at once. (The run's own
-    images are read as in training.)"""
+    memory. Each is looked at once before, so that a damaged one is found at once. The run's own
+    images are read as in training."""
 
     batch_size: int = 512
     """Images that go through the encoder at a time: bounds the memory."""
@@ -146,7 +150,7 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
 
 def _images(run: Run, trained: TrainImages, settings: Embed) -> Splits:
     """The images of the run, checked to be those; or others, where an option says so."""
-    names = ("data", "test_fraction", "split_seed", "limit", "on_bad_file")
+    names = ("data", "test_fraction", "split_seed", "limit", "on_bad_file", "label_column")
     given = {name: value for name in names if (value := getattr(settings, name)) is not None}
     if not given:
         if settings.stream and not trained.stream:
@@ -158,7 +162,7 @@ def _images(run: Run, trained: TrainImages, settings: Embed) -> Splits:
         check_run_images(run, splits, None)
         return splits
     if settings.data not in (None, trained.data):
-        given.setdefault("limit", None)
+        given = {"limit": None, "label_column": None, **given}  # those of the run mean its images
     return load_images(replace(trained, **given, stream=settings.stream or trained.stream))
 
 

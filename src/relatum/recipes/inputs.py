@@ -81,7 +81,7 @@ def images_key(trained: TrainImages, place: str | None) -> tuple[object, ...]:
     """Equal for runs that see the same images, which need loading but once."""
     return (
         *(place or trained.data, trained.image_size, trained.limit, trained.test_fraction),
-        *(trained.split_seed, trained.on_bad_file, trained.stream),
+        *(trained.split_seed, trained.on_bad_file, trained.stream, trained.label_column),
     )
 
 
@@ -100,7 +100,8 @@ def load_run_images(trained: TrainImages, data: str | None) -> Splits:
     except DataError as error:
         places = {trained.data, trained.data.rpartition(":")[2]}  # a path, or NAME:DIR
         embedded = trained.data in ("mnist5k", "digits")
-        if data is not None or embedded or any(Path(place).exists() for place in places):
+        found = any(Path(place).exists() or "{" in place for place in places)  # or a pattern
+        if data is not None or embedded or found:
             raise
         raise DataError(
             f"the images of the run, {trained.data!r}, are not there (seen from {Path.cwd()}); "

@@ -125,6 +125,7 @@ def load_images(settings: TrainImages) -> Splits:
         limit=settings.limit,
         stream=settings.stream,
         cache=settings.cache,
+        label_column=settings.label_column,
     )
 
 

@@ -34,7 +34,7 @@ class TrainImages:
     data: str = "mnist5k"
     """Where the images are: mnist5k, digits, cifar10:DIR, cifar100:DIR, stl10:DIR, omniglot:DIR,
     celeba:DIR, imagenet:DIR, a packed .npz file or folder, a folder with a folder per class,
-    parquet, or tar shards. Only training rows are used."""
+    parquet, or tar shards (DIR/train-{000..146}.tar). Only training rows are used."""
 
     image_size: int | None = None
     """Side of the square images in pixels. Default: the set's own size, 64 for other data."""
@@ -65,6 +65,9 @@ class TrainImages:
 
     cache: Path | None = None
     """With --stream and parquet files: where their images are unpacked, once."""
+
+    label_column: str | None = None
+    """Column of parquet files that holds the labels; none = they are unlabelled. Default: label."""
 
     objective: str = choice("rpc", OBJECTIVES)
     """What is maximised; `relatum objectives` explains each."""
