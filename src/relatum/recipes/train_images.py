@@ -32,7 +32,7 @@ from .images.build import (
     read_settings,
 )
 from .images.estimate import Estimate, estimate, known_rows, made_images
-from .images.resolve import resolve, steps_per_epoch, total_steps
+from .images.resolve import AUTOCAST, resolve, steps_per_epoch, total_steps
 from .images.settings import TrainImages
 from .images.step import ContrastiveStep
 from .images.watch import CertificateWatch, held_back
@@ -51,8 +51,6 @@ TRAINER = Trainer(
 )  # fmt: skip
 
 EMBEDDED = {"mnist5k", "digits"}  # nothing about their files can surprise
-
-AUTOCAST = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def main(
