@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast, final
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...data import Frames
 from ...penalty import gradient_penalty
 from .build import Networks
 from .modes import evaluation
 
-__all__ = ["PairScore", "excess"]
-
-
-@final
-class PairScore(nn.Module):
-    """The score of pairs of views: from pixels through encoder, head and critic."""
-
-    def __init__(self, networks: Networks) -> None:
-        super().__init__()
-        self.encoder, self.head = networks.encoder, networks.head
-        self.critic = cast(Any, networks.loss.critic)
-
-    def forward(self, x: Float[Tensor, "n 3 s s"], y: Float[Tensor, "n 3 s s"]) -> Tensor:
-        """The score of each pair."""
-        z = self.head(self.encoder(torch.cat([x, y])))
-        return cast(Tensor, self.critic(*z.chunk(2)))
+__all__ = ["excess"]
 
 
 def excess(
@@ -56,6 +40,11 @@ def excess(
         mixed = torch.lerp(seen, view(other), share.to(seen))
         return torch.cat([seen, mixed])
 
+    def score(x: Tensor, y: Tensor) -> Tensor:
+        z = networks.head(networks.encoder(torch.cat([x, y])))
+        scores: Tensor = networks.loss.critic(*z.chunk(2))
+        return scores
+
     with evaluation(networks.encoder, networks.head):
-        found = gradient_penalty(PairScore(networks), pair(*frames[::2]), pair(*frames[1::2]))
+        found = gradient_penalty(score, pair(*frames[::2]), pair(*frames[1::2]))
     return found * len(share)
