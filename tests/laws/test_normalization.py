@@ -55,21 +55,83 @@ def test_synchronised_is_torchs_on_all_rows(size):
                 torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=name)
 
 
+def half_precision(rank, size, dtype):
+    """Output, gradient at the input and running variance, of 2,000 rows near 50."""
+    torch.manual_seed(0)
+    x, slopes = (torch.randn(2000, 4) + 50).to(dtype), torch.randn(2000, 4).to(dtype)
+    mine = slice(2000 * rank // size, 2000 * (rank + 1) // size)
+    layer = SynchronizedBatchNorm(nn.BatchNorm1d(4), Group.world())
+    own = x[mine].requires_grad_()
+    out = layer(own)
+    out.backward(slopes[mine])
+    exact, wide = nn.BatchNorm1d(4).double(), x.double().requires_grad_()
+    expected = exact(wide)
+    expected.backward(slopes.double())
+    truth = (expected[mine].detach(), wide.grad[mine], exact.running_var)
+    return (out.detach(), own.grad, layer.running_var), truth
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_rounded_once(dtype):
+@pytest.mark.parametrize("size", [1, 2])
+def test_half_precision_is_rounded_once(dtype, size):
     """Statistics are float32: sums of 2,000 numbers near 50 do not fit in half."""
-    x = (torch.randn(2000, 4) + 50).to(dtype)
-    found, exact = SynchronizedBatchNorm(nn.BatchNorm1d(4), ALONE), nn.BatchNorm1d(4).double()
-    expected = exact(x.double())
-    out = found(x)
-    assert out.dtype == dtype
-    torch.testing.assert_close(out, expected.to(dtype))
-    torch.testing.assert_close(found.running_var, exact.running_var.float())
+    for found, truth in processes.run(half_precision, size, dtype):
+        assert [each.dtype for each in found] == [dtype, dtype, torch.float32]
+        for a, b in zip(found, truth, strict=True):
+            torch.testing.assert_close(a, b.to(a.dtype))
+
+
+def kept(rank, size):
+    """Bytes that the layer keeps for the backward pass, of an input of 2 bytes a number."""
+    layer = SynchronizedBatchNorm(nn.BatchNorm2d(3), Group.world())
+    x = torch.randn(4, 3, 8, 8, dtype=torch.bfloat16, requires_grad=True)
+    found = {}
+
+    def keep(tensor):
+        found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        out = layer(x)
+    del out
+    return sum(found.values()), x.numel()
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_input_is_all_that_is_kept(size):
+    """As torch's layer does: the input, and a few numbers a channel."""
+    for held, numbers in processes.run(kept, size):
+        assert 2 * numbers <= held < 2 * numbers + 200
+
+
+def second_derivative(rank, size):
+    layer = SynchronizedBatchNorm(nn.BatchNorm1d(3), Group.world()).double()
+    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+    try:
+        slope.square().sum().backward()
+    except RuntimeError as error:
+        return str(error)
+    return "no error"
+
+
+def test_a_second_derivative_is_refused_and_not_wrong():
+    for said in processes.run(second_derivative, 2):
+        assert "once_differentiable" in said
+
+
+def costs_nothing(rank, size):
+    layer = SynchronizedBatchNorm(nn.BatchNorm1d(4), Group.world()).to("meta")
+    return layer(torch.empty(5, 4, device="meta")).shape
+
+
+def test_tensors_without_contents_are_not_sent():
+    assert processes.run(costs_nothing, 2) == [(5, 4)] * 2
 
 
 def test_one_value_a_channel_has_no_variance():
     layer = SynchronizedBatchNorm(nn.BatchNorm1d(4), ALONE)
-    with pytest.raises(ValueError, match=r"more than one value per channel .* \(1, 4\)"):
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
         layer(torch.randn(1, 4))
     assert layer.eval()(torch.randn(1, 4)).isfinite().all()
 

@@ -9,12 +9,13 @@ import pytest
 import torch
 import yaml
 from rich.console import Console
+from tests.laws import processes
 from torch import nn
 
 from relatum.models import ProjectionHead, build_encoder
 from relatum.recipes.images import Networks, TrainImages, build_networks, resolve
-from relatum.recipes.images.estimate import _counted_pass, known_rows, made_images
-from relatum.recipes.train_images import main
+from relatum.recipes.images.estimate import _counted_pass, estimate, known_rows, made_images
+from relatum.recipes.train_images import _prepare, main
 from relatum.settings import SettingsError, from_yaml
 
 VISION = Path(__file__).resolve().parents[2] / "configs" / "vision"
@@ -101,6 +102,60 @@ def test_the_penalty_is_counted():
     settings = TrainImages(data="cifar10:x", encoder="conv-medium", dry_run=True, tiny=True)
     counted = [costs(dry_run(replace(settings, objective=name)))[0] for name in ("cpc", "wpc")]
     assert 4.9 < counted[1] / counted[0] < 5.9
+
+
+@pytest.mark.parametrize("changes", [{}, {"objective": "wpc"}, {"positives": 3}])
+def test_memory_is_what_a_step_holds(changes):
+    """The truth: every storage that a real step keeps for its backward pass, each counted once."""
+    settings = TrainImages(data="cifar10:x", encoder="conv-medium", batch_size=16, **changes)
+    settings = resolve(replace(settings, device="cpu", penalty=None), 1000)
+    networks = build_networks(settings)
+    step, state = _prepare(settings, networks, made_images(settings, 16).train, torch.device("cpu"))
+    own = {p.untyped_storage().data_ptr() for p in state.parameters()}
+    held = {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            held[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = step(torch.arange(16), 0)
+    total = sum(held.values())
+    del output
+    found = estimate(step, state, settings, torch.arange(16))
+    # The embeddings and scores of so small a batch are next to nothing.
+    assert total == pytest.approx(16 * (found.activations + found.penalty), rel=0.03)
+    assert bool(found.penalty) == ("objective" in changes)
+
+
+def dry_runs(rank, size):
+    settings = TrainImages(
+        data="cifar10:x", encoder="conv-medium", batch_size=65, normalization="sync", device="cpu",
+        dry_run=True, tiny=True,
+    )  # fmt: skip
+    return [dry_run(replace(settings, objective=name)) for name in ("cpc", "wpc")]
+
+
+def test_processes_share_the_images():
+    """The work of an image is the same, memory is for those of one process."""
+    alone = dry_runs(0, 1)
+    first, second = processes.run(dry_runs, 2)
+    assert second == ["", ""]
+    for one, two in zip(alone, first, strict=True):
+        assert costs(two)[0] == pytest.approx(costs(one)[0], rel=0.01)
+        assert "for 65 (" in one
+        assert "for 33 (on each of 2 processes; " in two
+
+
+def test_an_encoder_of_one_size_is_tried_at_that_size():
+    said = dry_run(
+        TrainImages(
+            data="imagenet:x", encoder="timm:test_vit", image_size=160, dry_run=True, tiny=True
+        )
+    )
+    assert "images of 160 x 160" in said
 
 
 def test_made_images_are_small_and_known_sets_have_their_size():

@@ -124,3 +124,6 @@ def test_mistakes(run, tmp_path):
     (tmp_path / "other").write_bytes(b"no such file")
     with pytest.raises(ValueError, match="is damaged or no safetensors file"):
         read_safetensors(tmp_path / "other")
+    for path in (tmp_path / "missing.safetensors", tmp_path):
+        with pytest.raises(ValueError, match=f"cannot read {path}"):
+            read_safetensors(path)

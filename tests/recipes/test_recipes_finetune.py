@@ -166,6 +166,7 @@ def test_unlabelled_images_and_unknown_classes():
     plan = FineTunePlan(tune="classifier", epochs=50, learning_rate=20.0, augmentation="none")
     result = fine_tune(Pixels(), None, train, test, plan)
     assert (result.probe.n_train, result.probe.n_test) == (2, 3)
+    assert (result.card.n_train, result.card.n_test) == (2, 4)  # labelled, and all there are
     assert result.accuracy == pytest.approx(2 / 3)
     assert any("no training row has" in text for text in result.probe.warnings)
 

@@ -82,19 +82,22 @@ def test_rows_cards_and_baselines(runs, probed):
     assert untrained[0] != untrained[1]
 
 
-def test_baselines_are_those_of_the_run_in_any_company(runs):
+@pytest.mark.parametrize(
+    "changes", [{"normalization": "group"}, {"objective": "wpc", "spectral_norm": True}]
+)
+def test_baselines_are_those_of_the_run_in_any_company(runs, tmp_path, changes):
     """Two networks with the same weights are two networks if they normalise differently."""
     # A copy, for others read what a probe of the run itself has written.
-    path, copy = runs[0].with_name("group"), runs[0].with_name("copy")
+    path, copy = tmp_path / "other", tmp_path / "copy"
     shutil.copytree(runs[0], copy)
-    settings = TrainImages(**SETTINGS, normalization="group", out=path)
+    settings = TrainImages(**SETTINGS, **changes, out=path)
     train_images.main(settings, Console(file=io.StringIO()))
     quick = {"labels_per_class": 0, "map": "pca", "queries": 0}
     quiet = Console(file=io.StringIO())
     (alone,) = probe.main(probe.Probe(runs=[path], **quick), quiet)
     _, together = probe.main(probe.Probe(runs=[copy, path], **quick), quiet)
     assert together["rows"] == alone["rows"]
-    assert alone["card"]["batch_norm"] == "none"
+    assert (alone["card"]["batch_norm"] == "none") == ("normalization" in changes)
 
 
 def test_shares_of_the_labels_and_the_published_schedule_stand_beside(runs, tmp_path):
@@ -340,6 +343,7 @@ def test_unlabelled_rows_are_left_out_and_counted(tmp_path):
         # Unlabelled images all go to training; a fifth of 8 is 2 test images of each class.
         assert row["warnings"][0] == "8 train rows are unlabelled (-1) and were left out"
         assert row["n_test"] == 4
+    assert {card["n_train"] for card in payload["cards"].values()} == {12}  # the labelled ones
 
 
 def test_images_that_have_changed_are_refused(tmp_path):

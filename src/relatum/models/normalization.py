@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+# torch.compiler.disable, loading the compiler at the first call and not at the import of relatum.
+from torch._compile import _disable_dynamo as eagerly
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import batch_norm
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrizations import spectral_norm
@@ -34,9 +39,11 @@ class SynchronizedBatchNorm(_BatchNorm):
 
     .. math:: \hat x = w \, (x - \mu) / \sqrt{\sigma^2 + \epsilon} + b
 
-    with mean and (biased) variance over all rows, and all positions, of all processes: two sums
-    over processes of one number a channel, forward and again backward. torch's own SyncBatchNorm
-    needs a GPU. Parameters and buffers are those of the layer that it replaces.
+    with mean and (biased) variance over all rows, and all positions, of all processes. One gather
+    of two numbers a channel forward, one sum of as many backward; kept between the two is the input
+    as it came, 16-bit under autocast, and nothing else of its size. With one process this is
+    torch's own layer; torch's SyncBatchNorm needs a GPU. Parameters and buffers are those of the
+    layer that it replaces.
 
     Args:
         layer: The layer to replace.
@@ -44,6 +51,8 @@ class SynchronizedBatchNorm(_BatchNorm):
 
     Raises:
         ValueError: In training, if there is one value a channel: it has no variance.
+        RuntimeError: If a second derivative is asked for in training on several processes. (WPC's
+            gradient penalty takes it in evaluation mode.)
     """
 
     def __init__(self, layer: _BatchNorm, group: Group) -> None:
@@ -61,29 +70,18 @@ class SynchronizedBatchNorm(_BatchNorm):
 
     def forward(self, input: Float[Tensor, "n c *positions"]) -> Float[Tensor, "n c *positions"]:
         """The normalised batch; in evaluation mode by the running statistics, as always."""
-        if not self.training:
+        # Tensors without contents, on which costs are counted, cannot be sent.
+        if not self.training or self.group.size == 1 or input.is_meta:
             return super().forward(input)
-        if self.group.size == 1 and input.numel() <= input.shape[1]:
-            raise ValueError(
-                "batch normalisation needs more than one value per channel in training, got input "
-                f"of shape {tuple(input.shape)}"
-            )
-        x = input.float() if input.dtype.itemsize < 4 else input
-        axes = [0, *range(2, x.ndim)]
-        shape = [1, -1, *[1] * (x.ndim - 2)]
-        here = x.new_full((1,), x.numel() / x.shape[1])
-        sums = self.group.sum(torch.cat([x.sum(axes), here]))
-        mean, count = sums[:-1] / sums[-1], sums[-1].detach()
-        centred = x - mean.view(shape)
-        # Squares of centred values: E x² − (E x)² would cancel where the mean is large.
-        variance = self.group.sum(centred.square().sum(axes)) / count
-        self._track(mean.detach(), variance.detach() * count / (count - 1))
-        out = centred * (variance + self.eps).rsqrt().view(shape)
-        if self.weight is not None:
-            out = out * self.weight.view(shape)
-        if self.bias is not None:
-            out = out + self.bias.view(shape)
-        return out.to(input.dtype)
+        return self._over_all_rows(input)
+
+    @eagerly  # the compiler knows no collectives of ours
+    def _over_all_rows(self, input: Tensor) -> Tensor:
+        mean, variance, count = _statistics(input, self.group)
+        self._track(mean, variance * count / (count - 1))
+        given = (self.weight, self.bias, mean, variance, count, self.eps, self.group)
+        out: Tensor = _Normalised.apply(input, *given)
+        return out
 
     @torch.no_grad()
     def _track(self, mean: Tensor, variance: Tensor) -> None:
@@ -96,6 +94,68 @@ class SynchronizedBatchNorm(_BatchNorm):
             share = 1 / float(self.num_batches_tracked)
         self.running_mean.lerp_(mean.to(self.running_mean), share)
         self.running_var.lerp_(variance.to(self.running_var), share)
+
+
+@torch.no_grad()
+def _statistics(x: Float[Tensor, "n c *positions"], group: Group) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance of each channel over the rows of all processes, and how many values."""
+    wide = x.float() if x.dtype.itemsize < 4 else x
+    variances, means = torch.var_mean(wide, _all_but_channels(x), correction=0)
+    count = means.new_tensor([x.numel() / x.shape[1]])
+    found = group.gather(torch.cat([count, means, variances])[None], [1] * group.size)
+    counts, means, variances = torch.split(found, [1, len(means), len(means)], dim=1)
+    share = counts / counts.sum()
+    mean = (share * means).sum(0)
+    # Not E x² − (E x)², which would cancel where the mean is large.
+    variance = (share * (variances + (means - mean).square())).sum(0)
+    return mean, variance, counts.sum()
+
+
+def _all_but_channels(x: Tensor) -> list[int]:
+    return [0, *range(2, x.ndim)]
+
+
+class _Normalised(torch.autograd.Function):
+    r"""Normalises by statistics that depend on all rows, with the gradient through them.
+
+    .. math::
+        \partial x = \frac{w}{s} \Big( g - \frac1N \sum g - z \, \frac1N \sum g z \Big), \quad
+        z = (x - \mu) / s, \quad s = \sqrt{\sigma^2 + \epsilon}
+
+    with sums over all N values of a channel on all processes.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        mean: Tensor,
+        variance: Tensor,
+        count: Tensor,
+        eps: float,
+        group: Group,
+    ) -> Tensor:
+        inverse = (variance + eps).rsqrt()
+        ctx.save_for_backward(x, weight, mean, inverse, count)
+        ctx.group = group
+        return batch_norm(x, mean, variance, weight, bias, eps=eps)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, inverse, count = ctx.saved_tensors
+        shape = [1, -1, *[1] * (x.ndim - 2)]
+        z = (x - mean.view(shape)) * inverse.view(shape)  # as wide as the mean
+        of_bias = grad.sum(_all_but_channels(x), dtype=mean.dtype)
+        of_weight = (grad * z).sum(_all_but_channels(x))
+        first, second = (ctx.group.sum(torch.cat([of_bias, of_weight])) / count).chunk(2)
+        slope = grad - first.view(shape) - z * second.view(shape)
+        scale = inverse if weight is None else inverse * weight
+        of_x = (slope * scale.view(shape)).to(x.dtype)
+        asked = ctx.needs_input_grad
+        return of_x, of_weight if asked[1] else None, of_bias if asked[2] else None, *[None] * 5
 
 
 def synchronized(network: nn.Module, group: Group) -> None:

@@ -141,13 +141,15 @@ def read_safetensors(path: Path) -> ImageEncoder:
     """The encoder of a file written by ``relatum export --format safetensors``.
 
     Raises:
-        ValueError: If it is no such file.
+        ValueError: If it is missing, or no such file.
     """
     safetensors: Any = _installed("safetensors", "safetensors")
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             settings = (file.metadata() or {}).get("settings")
             weights = {key: file.get_tensor(key) for key in file.keys()}
+    except OSError as error:
+        raise ValueError(f"cannot read {path} ({error})") from error
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path} is damaged or no safetensors file ({error})") from error
     if settings is None:

@@ -41,6 +41,9 @@ from .tables import probe_table
 
 __all__ = ["Probe", "main"]
 
+# All settings that the encoder before the first step depends on.
+DECIDE_ENCODER = ("encoder", "image_size", "normalization", "spectral_norm", "seed")
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -149,7 +152,7 @@ def _probe_run(run: Run, settings: Probe, shared: Shared, console: Console) -> d
     check_run_images(run, splits, settings.data)
     _check_labels(splits.train, settings)
     before = parameter_hash(encoder)
-    mine = _extract(encoder, splits, trained.workers, settings.device)
+    mine = _extract(encoder, before, splits, trained.workers, settings.device)
     after = parameter_hash(encoder)
     features = {
         "encoder": ((str(run.path),), mine),
@@ -193,12 +196,14 @@ def _check_labels(train: ImageTable, settings: Probe) -> None:
         )
 
 
-def _extract(encoder: torch.nn.Module, splits: Splits, workers: int, device: str) -> Features:
+def _extract(
+    encoder: torch.nn.Module, fingerprint: str, splits: Splits, workers: int, device: str
+) -> Features:
     train, test = (
         extract_features(encoder, part.batches(workers=workers), device=device)
         for part in splits[:2]
     )
-    return Features(train, test, parameter_hash(encoder))
+    return Features(train, test, fingerprint)
 
 
 def _untrained(
@@ -209,10 +214,12 @@ def _untrained(
     shared: Shared,
 ) -> tuple[tuple[object, ...], Features]:
     """Features of the same network before its first step."""
-    key = ("untrained", trained.encoder, trained.normalization, trained.seed, *data)
+    key = ("untrained", *(getattr(trained, name) for name in DECIDE_ENCODER), *data)
     if key not in shared.features:
         encoder = untrained_encoder(trained).to(settings.device)
-        shared.features[key] = _extract(encoder, splits, trained.workers, settings.device)
+        fingerprint = parameter_hash(encoder)
+        found = _extract(encoder, fingerprint, splits, trained.workers, settings.device)
+        shared.features[key] = found
     return key, shared.features[key]
 
 

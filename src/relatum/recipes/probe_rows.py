@@ -119,7 +119,7 @@ def probe_card(
         regularisation_choice="most correct validation rows, taken out of the labelled training "
         "rows; ties go to the strongest penalty",
         seeds=tuple(sorted({result.seed for result in results})),
-        n_train=len(splits.train),
+        n_train=int((splits.train.labels >= 0).sum()),
         n_test=len(splits.test),
         optimisation=_optimisation(results),
         labels="; ".join(dict.fromkeys(map(_labels, results))),

@@ -32,7 +32,7 @@ from .images.build import (
     read_settings,
 )
 from .images.estimate import Estimate, estimate, known_rows, made_images
-from .images.resolve import resolve, steps_per_epoch, total_steps
+from .images.resolve import AUTOCAST, resolve, steps_per_epoch, total_steps
 from .images.settings import TrainImages
 from .images.step import ContrastiveStep
 from .images.watch import CertificateWatch, held_back
@@ -51,8 +51,6 @@ TRAINER = Trainer(
 )  # fmt: skip
 
 EMBEDDED = {"mnist5k", "digits"}  # nothing about their files can surprise
-
-AUTOCAST = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def main(
@@ -91,8 +89,9 @@ def main(
     step, state = _prepare(settings, networks, splits.train, place.device)
     if settings.dry_run:
         rows, _ = next(plan.batches(0))
-        rows = rows[: max(32, place.group.size)]
-        _describe(console, settings, splits.how, plan, estimate(step, state, settings, rows))
+        rows = rows[: max(32, 2 * place.group.size)]
+        found = estimate(step, state, settings, rows)
+        _describe(console, settings, splits.how, plan, found, place.group.size)
         return None
 
     run = open_run(settings, TRAINER, everything) if chief else Run(settings.out)
@@ -237,30 +236,29 @@ def _outcome(
 def _tiny(settings: TrainImages, console: Console) -> None:
     """The dry run without data: the networks of the run, made images of at most 64 pixels."""
     rows = known_rows(settings)
-    settings, splits = resolve(settings, rows), made_images(settings)
+    settings = resolve(settings, rows)
     place = meet(settings.device, settings.batch_size, "pairs")
+    console = console if place.group.rank == 0 else Console(quiet=True)
+    images = made_images(settings, 2 * place.group.size).train
     networks = _networks(settings, place.group)
-    step, state = _prepare(settings, networks, splits.train, place.device)
-    found = estimate(step, state, settings, torch.arange(len(splits.train)))
-    _describe(console, settings, f"{rows} images to be trained on", _plan(settings, rows), found)
+    step, state = _prepare(settings, networks, images, place.device)
+    found = estimate(step, state, settings, torch.arange(len(images)))
+    how, plan = f"{rows} images to be trained on", _plan(settings, rows)
+    _describe(console, settings, how, plan, found, place.group.size)
 
 
 def _describe(
-    console: Console, settings: TrainImages, how: str, plan: Plan, found: Estimate
+    console: Console, settings: TrainImages, how: str, plan: Plan, found: Estimate, processes: int
 ) -> None:
     """Prints the settings in full, the sizes and the costs."""
     images = plan.steps * plan.batch_size * plan.accumulate_steps
     count = sum(found.parameters.values())
     each = ", ".join(f"{name} {number:,}" for name, number in found.parameters.items())
-    at_a_time = settings.micro_batch_size or settings.batch_size
-    gigabytes = [size / 1e9 for size in (found.held, found.activations * at_a_time)]
     work = found.flops * images
     text = to_yaml(settings) + (
         f"# {plan.rows} training images of {settings.image_size} x {settings.image_size} ({how})\n"
         f"# {plan.steps} steps, {plan.steps_per_epoch} an epoch; {count:,} parameters ({each})\n"
-        f"# memory: {gigabytes[0]:.2f} GB for weights, gradients and optimiser; "
-        f"{found.activations / 1e6:.1f} MB an image for the backward pass, {gigabytes[1]:.1f} GB "
-        f"for {at_a_time} (32-bit; autocast saves up to half of it)\n"
+        f"# memory: {_memory(settings, found, processes)}\n"
         f"# arithmetic: {found.flops / 1e9:.3g} GFLOP an image and step, "
         f"{work / 1e15:{',.0f' if work > 1e16 else '.3g'}} PFLOP in all\n"
         f"# about {_span(found.seconds(images))} on {settings.device}, at the "
@@ -269,6 +267,21 @@ def _describe(
         "# dry run: nothing was written"
     )
     console.out(text, highlight=False)
+
+
+def _memory(settings: TrainImages, found: Estimate, processes: int) -> str:
+    """What a process needs, in one sentence."""
+    at_a_time = min(
+        -(-settings.batch_size // processes), settings.micro_batch_size or settings.batch_size
+    )
+    image = found.activations + found.penalty
+    each = f"on each of {processes} processes; " if processes > 1 else ""
+    part = f" of {found.activations / 1e6:.1f} MB; none of the penalty's" if found.penalty else ""
+    return (
+        f"{found.held / 1e9:.2f} GB for weights, gradients and optimiser; {image / 1e6:.1f} MB an "
+        f"image for the backward pass, {image * at_a_time / 1e9:.1f} GB for {at_a_time} ({each}"
+        f"32-bit; autocast saves up to half{part or ' of it'})"
+    )
 
 
 def _span(seconds: float) -> str:

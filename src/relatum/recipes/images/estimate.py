@@ -8,6 +8,8 @@ units of such a pass, and how fast this machine does it.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,9 +18,12 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...data import ImageTable, Splits
+from ...penalty import gradient_penalty
 from ...settings import SettingsError
 from ...training import TrainingState
+from ..continuing import own_share
 from .build import Networks
+from .modes import evaluation
 from .resolve import set_name, stored_size
 from .settings import TrainImages
 from .step import ContrastiveStep
@@ -54,16 +59,18 @@ def known_rows(settings: TrainImages) -> int:
     return min(ROWS[name], settings.limit or ROWS[name])
 
 
-def made_images(settings: TrainImages) -> Splits:
-    """Two images of noise, of the run's size but at most 64 pixels."""
-    side = min(TINY, stored_size(settings))
+def made_images(settings: TrainImages, count: int = 2) -> Splits:
+    """Images of noise, of the run's size but at most 64 pixels unless the encoder is timm's."""
+    side = stored_size(settings)
+    if not settings.encoder.startswith("timm:"):  # many of which take images of one size alone
+        side = min(TINY, side)
     generator = torch.Generator().manual_seed(settings.seed)
-    pixels = torch.randint(0, 256, (2, 3, side, side), generator=generator, dtype=torch.uint8)
+    pixels = torch.randint(0, 256, (count, 3, side, side), generator=generator, dtype=torch.uint8)
     table = ImageTable(
         pixels=pixels,
-        labels=torch.full((2,), -1),
-        ids=tuple(f"made:{i}" for i in range(2)),
-        rows=torch.arange(2),
+        labels=torch.full((count,), -1),
+        ids=tuple(f"made:{i}" for i in range(count)),
+        rows=torch.arange(count),
         classes=(),
         source="made",
     )
@@ -81,10 +88,13 @@ class Estimate:
     activations: int
     """Bytes that the networks keep of one image, all its views, for the backward pass: counted in
     32-bit floats, of which autocast saves up to half."""
+    penalty: int
+    """Bytes that WPC's gradient penalty keeps of one image besides: of its views, its interpolates
+    and the graph of their gradient. Autocast saves nothing of them."""
     flops: float
     """Floating-point operations of a step, an image (a multiplication with its addition is two)."""
     pace: float
-    """Operations a second in the step that was measured."""
+    """Operations a second of all processes together in the step that was measured."""
 
     def seconds(self, images: int) -> float:
         """For so many images, at the pace measured."""
@@ -95,24 +105,26 @@ def estimate(
     step: ContrastiveStep, state: TrainingState, settings: TrainImages, rows: Tensor
 ) -> Estimate:
     """Counts a pass at the run's size and takes two real steps with the rows; changes the state."""
-    networks = step.networks
-    whole, kept = _counted_pass(networks, stored_size(settings))
+    networks, size = step.networks, stored_size(settings)
+    whole, kept = _counted_pass(networks, size)
     here, _ = _counted_pass(networks, step.augmentation.size)
     with FlopCounterMode(display=False) as counter:
         _update(step, state, rows)
     began = time.perf_counter()
     _update(step, state, rows)
     elapsed = time.perf_counter() - began
-    views = 1 + step.positives
+    share = own_share(len(rows), step.group)
+    flops = counter.get_total_flops()
     return Estimate(
         parameters={
             name: sum(p.numel() for p in module.parameters())
             for name, module in networks._asdict().items()
         },
         held=_held(state),
-        activations=kept * views,
-        flops=counter.get_total_flops() / len(rows) * whole / here,
-        pace=counter.get_total_flops() / elapsed,
+        activations=kept * (1 + step.positives),
+        penalty=_kept_by_penalty(networks, size) if step.penalty else 0,
+        flops=flops / (share.stop - share.start) * whole / here,
+        pace=flops / elapsed * step.group.size,
     )
 
 
@@ -136,10 +148,41 @@ def _held(state: TrainingState) -> int:
 def _counted_pass(networks: Networks, size: int) -> tuple[float, int]:
     """Operations, and bytes kept for the backward pass, of one view through encoder and head."""
     chain = nn.Sequential(networks.encoder, networks.head)
-    weights = {
+    weights, views = _without_contents(chain), torch.empty(_PASSES, 3, size, size, device="meta")
+    with FlopCounterMode(display=False) as counter, _kept(weights) as kept:
+        output = torch.func.functional_call(chain, weights, (views,))
+    del output  # it held what was kept, so that no storage took another's place
+    return counter.get_total_flops() / _PASSES, sum(kept.values()) // _PASSES
+
+
+def _kept_by_penalty(networks: Networks, size: int) -> int:
+    """Bytes kept of an image for the gradient penalty's backward pass."""
+    chain = nn.Sequential(networks.encoder, networks.head)
+    weights = _without_contents(chain)
+
+    def scores(x: Tensor, y: Tensor) -> Tensor:
+        z: Tensor = torch.func.functional_call(chain, weights, (torch.cat([x, y]),))
+        return z.chunk(2)[0].mul(z.chunk(2)[1]).sum(1)  # of any critic this is the least part
+
+    # A pair of views and one of interpolates.
+    x, y = (torch.empty(2, 3, size, size, device="meta") for _ in range(2))
+    with _kept(weights) as kept, evaluation(networks.encoder, networks.head):
+        penalty = gradient_penalty(scores, x, y)
+    del penalty
+    return sum(kept.values())
+
+
+def _without_contents(module: nn.Module) -> dict[str, Tensor]:
+    """Its parameters and buffers as tensors without contents, by name."""
+    return {
         name: torch.empty_like(value, device="meta").requires_grad_(value.requires_grad)
-        for name, value in [*chain.named_parameters(), *chain.named_buffers()]
+        for name, value in [*module.named_parameters(), *module.named_buffers()]
     }
+
+
+@contextmanager
+def _kept(weights: dict[str, Tensor]) -> Iterator[dict[int, int]]:
+    """The bytes of every storage that autograd keeps meanwhile, but for those of the weights."""
     own = {each.untyped_storage()._cdata for each in weights.values()}
     kept: dict[int, int] = {}
 
@@ -149,9 +192,5 @@ def _counted_pass(networks: Networks, size: int) -> tuple[float, int]:
             kept[storage._cdata] = storage.nbytes()
         return tensor
 
-    views = torch.empty(_PASSES, 3, size, size, device="meta")
-    hooks = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
-    with FlopCounterMode(display=False) as counter, hooks:
-        output = torch.func.functional_call(chain, weights, (views,))
-    del output  # it held what was kept, so that no storage took another's place
-    return counter.get_total_flops() / _PASSES, sum(kept.values()) // _PASSES
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        yield kept

@@ -16,6 +16,7 @@ from ...settings import SettingsError
 from .settings import CRITIC_TEMPERATURES, TrainImages
 
 __all__ = [
+    "AUTOCAST",
     "found_device",
     "objective_parameters",
     "resolve",
@@ -34,6 +35,7 @@ SIZES: Final = {
     "celeba": 64,
     "imagenet": 224,
 }
+AUTOCAST: Final = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 RAW_DOT: Final = ("rpc", "chi2")  # scored by the raw dot product in Tsai et al. (2021)
 
 

@@ -245,8 +245,8 @@ class TrainImages:
     """Only print the settings in full and the sizes, then stop."""
 
     tiny: bool = False
-    """With --dry-run: two made images of at most 64 pixels in place of the data, which need not be
-    there, and the number of images that the named set has."""
+    """With --dry-run: two made images of at most 64 pixels (with timm:NAME, of the run's size) in
+    place of the data, which need not be there, and the number of images that the named set has."""
 
     def __post_init__(self) -> None:
         check_choices(self)

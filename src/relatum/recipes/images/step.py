@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import pairwise
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ...base import CrossEntropyObjective, InformationObjective, Scores
@@ -20,11 +20,12 @@ from ...data import Augmentation, Frames, PixelSource, Request
 from ...diagnostics import alignment, effective_rank, uniformity
 from ...distributed import Group
 from ...models import average_running_statistics
-from ...penalty import gradient_penalty
 from ...scores import MovingMoments, Statistics
 from ...training import EmbeddingBank, StepOutput
 from ..continuing import own_share
 from .build import Networks
+from .modes import running_statistics_kept
+from .penalty import excess
 
 __all__ = ["ContrastiveStep"]
 
@@ -98,9 +99,9 @@ class ContrastiveStep:
         loss = seen.loss
         extra: dict[str, float | None] = {}
         if self.penalty:
-            excess = self._excess(frames[:2], drawn, len(rows))
-            extra["gradient_penalty"] = float(excess.detach())
-            loss = loss + self.penalty * excess
+            exceeding = self._excess(frames[:2], drawn, len(rows))
+            extra["gradient_penalty"] = float(exceeding.detach())
+            loss = loss + self.penalty * exceeding
 
         def finish() -> None:
             if self.bank is not None:
@@ -159,7 +160,7 @@ class ContrastiveStep:
             function,
             *arguments,
             use_reentrant=False,
-            context_fn=lambda: (nullcontext(), _running_statistics_kept(self.networks)),
+            context_fn=lambda: (nullcontext(), running_statistics_kept(*self.networks[:2])),
         )
 
     def _parts(self, rows: int, own: int) -> list[slice]:
@@ -197,43 +198,22 @@ class ContrastiveStep:
         return {"ids": rows, "negatives": past.embeddings, "negative_ids": past.ids}
 
     def _excess(self, frames: list[Frames], drawn: _Drawn, n: int) -> Tensor:
-        """WPC's penalty on the views and on interpolates between images.
-
-        Both views of a pair are mixed with the same other image of the whole batch in the same
-        proportion, so an interpolate is a pair again. Batch normalisation uses its running
-        statistics here: with the batch's own, the score of one pair would depend on all images.
-        """
+        """WPC's penalty, each image mixed with another one of the whole batch."""
         here = len(drawn.own)
         alone = self.group.size == 1
         others = [each[drawn.other] if alone else each[here:] for each in frames]
         share = drawn.share.to(self.images.device)
         given: list[Any] = [share, *(each[:here] for each in frames), *others]
+        penalty = partial(excess, self.networks, self._view)
         parts = self._parts(n, here)
         if len(parts) == 1:
-            return self.group.sum(self._excess_of(*given)) / n
+            return self.group.sum(penalty(*given)) / n
         # Nothing to keep here as _again does: in evaluation mode no statistics are counted.
         found = [
-            checkpoint(self._excess_of, *(each[part] for each in given), use_reentrant=False)
+            checkpoint(penalty, *(each[part] for each in given), use_reentrant=False)
             for part in parts
         ]
         return self.group.sum(torch.stack(found).sum()) / n
-
-    def _excess_of(self, share: Tensor, *frames: Frames) -> Tensor:
-        """The penalty of some images, times their number; frames of both views, own and other's."""
-
-        def pair(own: Frames, other: Frames) -> Tensor:
-            view = self._view(own)
-            mixed = torch.lerp(view, self._view(other), share.to(view))
-            return torch.cat([view, mixed])
-
-        def score(x: Tensor, y: Tensor) -> Tensor:
-            z = self.networks.head(self.networks.encoder(torch.cat([x, y])))
-            scores: Tensor = self.networks.loss.critic(*z.chunk(2))
-            return scores
-
-        with _evaluation(self.networks.encoder, self.networks.head):
-            excess = gradient_penalty(score, pair(*frames[::2]), pair(*frames[1::2]))
-        return excess * len(share)
 
     @torch.no_grad()
     def _terms(self, scores: Scores) -> dict[str, float | None]:
@@ -308,35 +288,3 @@ class _Seen:
     y: Tensor
     scores: Callable[[], Scores]
     statistics: Statistics | None = None
-
-
-@contextmanager
-def _running_statistics_kept(networks: Networks) -> Iterator[None]:
-    """Batch normalisation normalises as in training, without counting the same batch twice."""
-    modules: list[Any] = [*networks.encoder.modules(), *networks.head.modules()]
-    kept = [
-        (module, module.momentum, module.num_batches_tracked.clone())
-        for module in modules
-        if getattr(module, "track_running_stats", False)
-    ]
-    for module, _, _ in kept:
-        module.momentum = 0.0
-    try:
-        yield
-    finally:
-        for module, momentum, count in kept:
-            module.momentum = momentum
-            module.num_batches_tracked.copy_(count)
-
-
-@contextmanager
-def _evaluation(*modules: nn.Module) -> Iterator[None]:
-    """The modules in evaluation mode for a while."""
-    modes = [module.training for module in modules]
-    for module in modules:
-        module.eval()
-    try:
-        yield
-    finally:
-        for module, mode in zip(modules, modes, strict=True):
-            module.train(mode)
