@@ -94,14 +94,14 @@ def costs(said):
 
 
 def test_the_penalty_is_counted():
-    """Passes of two views: 3 for the loss, 15 and a little more with the penalty.
+    """Passes of two views: 3 for the loss, 18 and a little more with the penalty.
 
-    It is on twice as many views: 2 passes forward, 2 for the gradient at the images, and for the
-    backward of these twice as many each.
+    It has 3 for the views whose statistics are held; and on twice as many views 2 passes forward, 2
+    for the gradient at the images, and for the backward of these twice as many each.
     """
     settings = TrainImages(data="cifar10:x", encoder="conv-medium", dry_run=True, tiny=True)
     counted = [costs(dry_run(replace(settings, objective=name)))[0] for name in ("cpc", "wpc")]
-    assert 4.9 < counted[1] / counted[0] < 5.9
+    assert 5.9 < counted[1] / counted[0] < 6.9
 
 
 @pytest.mark.parametrize("changes", [{}, {"objective": "wpc"}, {"positives": 3}])

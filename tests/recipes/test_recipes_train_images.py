@@ -421,6 +421,18 @@ def test_the_penalty_does_not_mix_images_and_leaves_statistics_alone(digits):
     pairs = [(views[0][i], views[1][i]) for i in range(4)]
     for i, (j, s) in enumerate(zip(other.tolist(), share.tolist(), strict=True)):
         pairs.append(tuple((1 - s) * view[i] + s * view[j] for view in views))
+    # In training the layers normalise by the views: torch's own evaluation mode, by just those.
+    seen = {}
+    layers = [part for net in (networks.encoder, networks.head) for part in net.modules()
+              if hasattr(part, "running_var")]  # fmt: skip
+    for layer in layers:
+        layer.register_forward_pre_hook(lambda part, inputs: seen.update({part: inputs[0]}))
+    with torch.no_grad():
+        networks.head(networks.encoder(torch.cat(views)))
+        for layer in layers:
+            channels = seen[layer].transpose(0, 1).flatten(1)
+            layer.running_mean.copy_(channels.mean(1))
+            layer.running_var.copy_(channels.var(1, correction=0))
     networks.encoder.eval(), networks.head.eval()
     excess = []
     for pair in pairs:

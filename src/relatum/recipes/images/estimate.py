@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...data import ImageTable, Splits
+from ...models import held_statistics
 from ...penalty import gradient_penalty
 from ...settings import SettingsError
 from ...training import TrainingState
@@ -164,9 +166,12 @@ def _kept_by_penalty(networks: Networks, size: int) -> int:
         z: Tensor = torch.func.functional_call(chain, weights, (torch.cat([x, y]),))
         return z.chunk(2)[0].mul(z.chunk(2)[1]).sum(1)  # of any critic this is the least part
 
-    # A pair of views and one of interpolates.
+    # A pair of views and one of interpolates, after the views whose statistics are held.
     x, y = (torch.empty(2, 3, size, size, device="meta") for _ in range(2))
-    with _kept(weights) as kept, evaluation(networks.encoder, networks.head):
+    views = torch.empty(2, 3, size, size, device="meta")
+    parts = (networks.encoder, networks.head)
+    run = partial(torch.func.functional_call, chain, weights, (views,))
+    with _kept(weights) as kept, evaluation(*parts), held_statistics(parts, run):
         penalty = gradient_penalty(scores, x, y)
     del penalty
     return sum(kept.values())

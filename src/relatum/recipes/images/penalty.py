@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from ...data import Frames
+from ...models import held_statistics
 from ...penalty import gradient_penalty
 from .build import Networks
 from .modes import evaluation
@@ -25,8 +26,10 @@ def excess(
     """The penalty of n images, times n; in 32-bit floats, whatever autocast does elsewhere.
 
     Both views of a pair are mixed with the same other image in the same proportion, so an
-    interpolate is a pair again. Batch normalisation uses its running statistics here: with the
-    batch's own, the score of one pair would depend on all images.
+    interpolate is a pair again. Batch normalisation uses the statistics of the views, as in the
+    loss, but held: else the score of one pair would depend on all images. (Not its running
+    statistics: they are those of larger weights some steps ago, so that shrinking weights meet the
+    bound there while the network in training exceeds it.)
 
     Args:
         networks: Of the run.
@@ -34,17 +37,20 @@ def excess(
         share: Of the other image in the interpolate.
         frames: First views of own images, second ones, first views of the others, second ones.
     """
-
-    def pair(own: Frames, other: Frames) -> Tensor:
-        seen = view(own)
-        mixed = torch.lerp(seen, view(other), share.to(seen))
-        return torch.cat([seen, mixed])
+    views = [view(each) for each in frames]
+    own, others = views[:2], views[2:]
+    batch = torch.cat(own)
+    pairs = [
+        torch.cat([seen, torch.lerp(seen, other, share.to(seen))])
+        for seen, other in zip(own, others, strict=True)
+    ]
 
     def score(x: Tensor, y: Tensor) -> Tensor:
         z = networks.head(networks.encoder(torch.cat([x, y])))
         scores: Tensor = networks.loss.critic(*z.chunk(2))
         return scores
 
-    with evaluation(networks.encoder, networks.head):
-        found = gradient_penalty(score, pair(*frames[::2]), pair(*frames[1::2]))
+    trunk = (networks.encoder, networks.head)
+    with evaluation(*trunk), held_statistics(trunk, lambda: trunk[1](trunk[0](batch))):
+        found = gradient_penalty(score, *pairs)
     return found * len(share)
