@@ -25,6 +25,7 @@ from .images import read_settings, untrained_encoder
 from .images.build import trained_head
 from .images.resolve import found_device
 from .inputs import (
+    check_alone,
     check_run_images,
     images_key,
     labelled_rows,
@@ -162,6 +163,7 @@ def main(settings: FineTune, console: Console | None = None) -> list[dict[str, A
         ValueError: If a share leaves a class without labels.
         NonFiniteLoss: If a loss is not finite; finished cells are kept.
     """
+    check_alone("finetune")
     console = console or Console()
     settings = replace(settings, device=found_device(settings.device))
     runs = open_runs(settings.runs, settings.data, "fine-tuned")

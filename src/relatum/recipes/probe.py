@@ -27,6 +27,7 @@ from ..settings import POSITIONAL, check_choices, choice
 from .images import TrainImages, read_settings, untrained_encoder
 from .images.resolve import found_device
 from .inputs import (
+    check_alone,
     check_run_images,
     images_key,
     load_run_images,
@@ -131,6 +132,7 @@ def main(settings: Probe, console: Console | None = None) -> list[dict[str, Any]
         RunError: If a run is missing, given twice, has no checkpoint, or saw other images.
         ValueError: If the data do not fit the probe, or an encoder changed while it was probed.
     """
+    check_alone("probe")
     console = console or Console()
     settings = replace(settings, device=found_device(settings.device))
     runs = open_runs(settings.runs, settings.data, "probed")
