@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +19,7 @@ from .images import TrainImages, load_images, read_settings, trained_encoder
 from .images.build import check_same_images
 
 __all__ = [
+    "WHOLE_SQUARE",
     "check_alone",
     "check_moved",
     "check_run_images",
@@ -28,6 +30,12 @@ __all__ = [
     "remark_on",
     "run_encoder",
 ]
+
+
+WHOLE_SQUARE: Final = (
+    "the whole centre square, resized (SimCLR above 32 pixels: its central 87.5 %)"
+)
+"""What an encoder is shown of an image in evaluation, as cards say it."""
 
 
 def check_alone(command: str) -> None:

@@ -23,7 +23,7 @@ from ...runs import Run, RunError
 from ...training import Monitor, Plan, TrainingState, load_checkpoint, train
 from ..continuing import forget_later_lines
 from ..images.resolve import AUTOCAST
-from ..inputs import labelled_rows
+from ..inputs import WHOLE_SQUARE, labelled_rows
 from .network import Classifier, normalises_by_batch, stem_of
 from .plan import BATCH_NORMS, TUNED, FineTunePlan
 from .step import SupervisedStep
@@ -153,8 +153,8 @@ def _card(
         encoder_hash_after=prints[1],
         layer="encoder output" if head is None else f"output of{kept.removeprefix(' and')}",
         feature_dim=dim,
-        preprocessing="pixels scaled to [0, 1]; in training augmented by the policy "
-        f"{plan.augmentation}",
+        preprocessing=f"{WHOLE_SQUARE}, pixels scaled to [0, 1]; in training augmented by the "
+        f"policy {plan.augmentation}",
         batch_norm=BATCH_NORMS[plan.normalises_by] if by_batch else "none",
         split=split,
         standardisation="none",
