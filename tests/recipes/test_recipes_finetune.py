@@ -1,7 +1,7 @@
 """Fine-tuning: the step is SGD's, the labels are few and fair, and nothing else is touched."""
 
 import io
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,8 +59,12 @@ def coloured(*values):
     return colours[:, :, None, None].expand(-1, -1, 8, 8).contiguous()
 
 
-def test_steps_are_those_of_nesterov_on_the_cross_entropy():
-    """Two steps on one batch, by loops in float64: v = mv + g, then w = w - r (g + m v)."""
+@pytest.mark.parametrize("micro", [None, 2])
+def test_steps_are_those_of_nesterov_on_the_cross_entropy(micro):
+    """Two steps on one batch, by loops in float64: v = mv + g, then w = w - r (g + m v).
+
+    In parts, too: the rate and the mean are those of the whole batch.
+    """
     values = [(10, 200, 0), (250, 30, 0), (90, 100, 0), (60, 160, 0)]
     labels, m = [0, 1, 2, 1], 0.7
     images = table(coloured(*values), labels)
@@ -71,6 +75,7 @@ def test_steps_are_those_of_nesterov_on_the_cross_entropy():
         learning_rate=40.0,
         momentum=m,
         augmentation="none",
+        micro_batch_size=micro,
     )
     result = fine_tune(Pixels(), None, images, images, plan)
     x = np.array(values, np.float64)[:, :2] / 255
@@ -94,6 +99,25 @@ def test_steps_are_those_of_nesterov_on_the_cross_entropy():
     scores = inputs @ w.T
     expected = np.mean(scores.argmax(1) == labels)
     assert result.accuracy == expected
+    assert ("2 images at a time" in result.card.optimisation) == (micro == 2)
+
+
+def test_parts_are_even_and_hold_at_least_two_images():
+    plan = FineTunePlan(batch_size=512, micro_batch_size=64)
+    assert [plan.parts(rows) for rows in (50_000, 512, 130, 64, 20)] == [8, 8, 3, 1, 1]
+    assert [plan.batch(rows) for rows in (50_000, 512, 130, 64, 20)] == [512, 512, 129, 64, 20]
+    assert [FineTunePlan().batch(rows) for rows in (50_000, 130)] == [512, 130]
+    with pytest.raises(ValueError, match="micro_batch_size 100 does not divide batch_size 512"):
+        FineTunePlan(micro_batch_size=100)
+    with pytest.raises(ValueError, match="micro_batch_size must be at least 2, got 1"):
+        FineTunePlan(micro_batch_size=1)
+
+
+def test_records_without_micro_batches_are_those_of_before():
+    assert "micro_batch_size" not in FineTunePlan().choices
+    assert FineTunePlan(micro_batch_size=64).choices["micro_batch_size"] == 64
+    job = finetune.FineTune(runs=["x"], micro_batch_size=64)
+    assert all(plan.micro_batch_size == 64 for plan in job.plans(0))
 
 
 def test_at_rate_zero_all_images_are_of_the_first_class(digits, encoder):
@@ -348,7 +372,7 @@ def test_the_first_layers_of_the_trained_head_are_tuned_too(runs):
 
 def test_the_defaults_are_the_published_protocol():
     plan = finetune.FineTune(runs=["x"], label_fraction="1").plans(3)[0]
-    assert asdict(plan) == {
+    assert plan.choices == {
         "tune": "after-stem",
         "label_fraction": 1.0,
         "epochs": 100.0,

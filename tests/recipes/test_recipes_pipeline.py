@@ -108,7 +108,7 @@ def test_shares_of_the_labels_and_the_published_schedule_stand_beside(runs, tmp_
         labels_per_class=0,
         label_fractions="0.05,0.1",
         draws=1,
-        protocol="sgd",
+        protocol="both",
         map="pca",
         queries=0,
     )
@@ -128,6 +128,24 @@ def test_shares_of_the_labels_and_the_published_schedule_stand_beside(runs, tmp_
     jobs = replace(settings, draws=2, labels_per_class=3).jobs(4)
     seeds = [(job.probe, job.share, job.per_class, job.seed) for job in jobs if job.share == 0.05]
     assert seeds == [(h, 0.05, None, 4000 + i) for h in ("linear", "linear-sgd") for i in (0, 1)]
+
+
+def test_the_published_schedule_stands_alone(runs, tmp_path, monkeypatch):
+    """No logistic regression is fitted, on few labels or all: it is too slow for a million rows."""
+    shutil.copytree(runs[0], tmp_path / "run")
+    monkeypatch.setattr("relatum.recipes.probe_rows.linear_probe", None)
+    settings = probe.Probe(
+        runs=[tmp_path / "run"], labels_per_class=3, draws=1, protocol="sgd", map="pca", queries=0
+    )
+    (payload,) = probe.main(settings, QUIET)
+    assert rows_of(payload, "encoder", "linear") == []
+    assert [r["labels_per_class"] for r in rows_of(payload, "encoder", "linear-sgd")] == [3, None]
+    card = payload["card"]
+    assert card["regularisation_grid"] == ()
+    assert card["regularisation_choice"] == "no penalty; nothing is selected, the last step counts"
+    assert card["standardisation"] == "none"
+    assert card["optimisation"].startswith("linear by SGD: Nesterov momentum 0.9")
+    assert "the whole centre square" in card["preprocessing"]
 
 
 def test_the_table_has_all_groups(probed):

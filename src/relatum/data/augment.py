@@ -70,10 +70,16 @@ class Augmentation:
     greyscale; blur. Resampling is bicubic with antialiasing, or bilinear where a rotation or shift
     is asked for.
 
-    Two things differ from the code behind Chen et al. (2020) and Tsai et al. (2021): every image
-    has a blur of its own strength, where theirs draws one for a batch of first or second views; and
-    the crop's aspect ratio is log-uniform, where theirs is uniform. As there, pixels stay in [0, 1]
-    and are not standardised by a mean and a deviation.
+    What differs from the code behind Chen et al. (2020) and Tsai et al. (2021):
+
+    * blur: every image has a strength of its own, theirs draws one for a batch of first or second
+      views; borders are mirrored, theirs are padded with zeros;
+    * crop: the aspect ratio is log-uniform, theirs uniform;
+    * contrast: blends with the mean of the grey image, theirs each channel with its own mean;
+    * saturation: blends with the grey image, theirs scales S of hue, saturation and value.
+
+    Contrast and saturation are torchvision's. As in theirs, pixels stay in [0, 1] and are not
+    standardised by a mean and a deviation.
 
     Args:
         size: Side of the views, pixels.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ def sgd_probe(
     learning_rate: float = 0.1,
     momentum: float = 0.9,
     standardise: bool = False,
+    device: torch.device | str = "cpu",
 ) -> ProbeResult:
     r"""Multinomial logistic regression by Nesterov's SGD on a cosine schedule, in float64.
 
@@ -58,6 +60,7 @@ def sgd_probe(
         learning_rate: :math:`r`, the rate of 256 rows.
         momentum: :math:`m`, in (0, 1).
         standardise: Whether to standardise by the labelled training rows, as `linear_probe` does.
+        device: Where the steps are computed; rows go there by the batch.
 
     Raises:
         ValueError: If a setting is out of range, the rows are not usable (see
@@ -96,12 +99,13 @@ def sgd_probe(
         train, test = standardiser.apply(train), standardiser.apply(test)
     batch = min(batch_size, len(train))
     steps = max(1, round(epochs * len(train) / batch))
-    scores, loss = _fit(task, train, test, steps, batch, learning_rate * batch / 256, momentum)
+    rate = learning_rate * batch / 256
+    scores, loss = _fit(task, train, test, steps, batch, rate, momentum, torch.device(device))
     settings = {
         "epochs": epochs,
         "steps": steps,
         "batch_size": batch,
-        "learning_rate": learning_rate * batch / 256,
+        "learning_rate": rate,
         "momentum": momentum,
         "standardised": standardise,
         "last_batch_loss": loss,
@@ -117,21 +121,23 @@ def _fit(
     batch: int,
     rate: float,
     momentum: float,
+    device: torch.device,
 ) -> tuple[Float64[np.ndarray, "m c"], float]:
     """The class scores of the test rows, and the loss of the last batch."""
     x, y = torch.from_numpy(train), torch.from_numpy(task.train_y)
-    weight = x.new_zeros(len(task.classes), x.shape[1], requires_grad=True)
-    bias = x.new_zeros(len(task.classes), requires_grad=True)
+    zeros = partial(torch.zeros, dtype=x.dtype, device=device, requires_grad=True)
+    weight, bias = zeros(len(task.classes), x.shape[1]), zeros(len(task.classes))
     optimizer = torch.optim.SGD([weight, bias], rate, momentum=momentum, nesterov=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for rows in _batches(len(x), batch, steps, task.seed):
         optimizer.zero_grad()
-        loss = cross_entropy(linear(x[rows], weight, bias), y[rows])
+        loss = cross_entropy(linear(x[rows].to(device), weight, bias), y[rows].to(device))
         torch.autograd.backward(loss)
         optimizer.step()
         schedule.step()
     with torch.no_grad():
-        scores = linear(torch.from_numpy(test), weight, bias).numpy()
+        parts = torch.split(torch.from_numpy(test), batch)
+        scores = torch.cat([linear(part.to(device), weight, bias).cpu() for part in parts]).numpy()
     if not np.isfinite(scores).all():
         raise ValueError(
             f"the linear probe by SGD diverged: the rate {rate:g} is too high for features as "

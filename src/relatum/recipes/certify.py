@@ -25,7 +25,7 @@ from ..surrogates import SURROGATES
 from .embeddings import Embeddings, on_sphere, read_embeddings
 from .images import read_settings
 from .images.resolve import found_device
-from .inputs import check_moved, check_run_images, load_run_images, run_encoder
+from .inputs import check_alone, check_moved, check_run_images, load_run_images, run_encoder
 
 __all__ = ["Certify", "main"]
 
@@ -138,6 +138,7 @@ def main(settings: Certify, console: Console | None = None) -> TransferCertifica
         ValueError: If the rows cannot be used.
         RunError: If the run is missing, has no checkpoint, or its images have changed.
     """
+    check_alone("certify")
     console = console or Console()
     for path in (settings.json, settings.html):
         if path is not None and path.is_dir():

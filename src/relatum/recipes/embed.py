@@ -24,7 +24,7 @@ from ..runs import Run, atomic_write
 from ..settings import POSITIONAL, check_choices, check_seed, choice
 from .images import TrainImages, load_images, read_settings
 from .images.resolve import found_device
-from .inputs import check_run_images, load_run_images, run_encoder
+from .inputs import check_alone, check_run_images, load_run_images, run_encoder
 
 __all__ = ["Embed", "main"]
 
@@ -109,6 +109,7 @@ def main(settings: Embed, console: Console | None = None) -> list[Path]:
             option says which others to take.
         ValueError: If the data are not readable.
     """
+    check_alone("embed")
     console = console or Console()
     settings = replace(settings, device=found_device(settings.device))
     if settings.out is not None and settings.out.is_dir():

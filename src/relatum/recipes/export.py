@@ -22,7 +22,7 @@ from ..settings import POSITIONAL, SettingsError, check_choices, choice, from_ya
 from .images import read_settings, untrained_encoder
 from .images.resolve import stored_size
 from .images.settings import TrainImages
-from .inputs import run_encoder
+from .inputs import check_alone, run_encoder
 
 __all__ = ["FORMATS", "Export", "ImageEncoder", "main", "read_safetensors"]
 
@@ -117,6 +117,7 @@ def main(settings: Export, console: Console | None = None) -> Path:
         SettingsError: If the library that writes the format is not installed.
         ValueError: If ``out`` is a folder.
     """
+    check_alone("export")
     ending, library = FORMATS[settings.format]
     if library is not None:
         _installed(library, settings.format)

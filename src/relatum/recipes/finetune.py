@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from .images import read_settings, untrained_encoder
 from .images.build import trained_head
 from .images.resolve import found_device
 from .inputs import (
+    check_alone,
     check_run_images,
     images_key,
     labelled_rows,
@@ -44,8 +45,9 @@ class FineTune:
     """Train a whole network on labels, from the encoder of each run or from scratch.
 
     The defaults are those of the RPC paper's code on CIFAR-10; on ImageNet it takes
-    --learning-rate 0.16 --epochs 90 --batch-size 4096. Nothing is selected: the last step counts,
-    and the test images are read once, after it. The run's own encoder is left as it is.
+    --learning-rate 0.16 --epochs 90 --batch-size 4096, of which one GPU holds a part at a time
+    (--micro-batch-size 128). Nothing is selected: the last step counts, and the test images are
+    read once, after it. The run's own encoder is left as it is.
     """
 
     runs: list[Path] = field(metadata=POSITIONAL)
@@ -77,6 +79,11 @@ class FineTune:
 
     batch_size: int = 512
     """Images of a batch; all of a share where it has fewer."""
+
+    micro_batch_size: int | None = None
+    """Images that go through the network at a time: the gradient of the whole batch in the memory
+    of a part of it, a divisor of --batch-size. Batch normalisation sees the part. Default: all.
+    """
 
     learning_rate: float = 0.1
     """Highest rate for 256 images: times batch / 256, then a cosine to zero, without warm-up."""
@@ -113,6 +120,7 @@ class FineTune:
             tune=self.tune or ("all" if self.from_scratch else "after-stem"),
             epochs=self.epochs,
             batch_size=self.batch_size,
+            micro_batch_size=self.micro_batch_size,
             learning_rate=self.learning_rate,
             augmentation=self.augmentation,
             batch_norm=self.batch_norm,
@@ -162,6 +170,7 @@ def main(settings: FineTune, console: Console | None = None) -> list[dict[str, A
         ValueError: If a share leaves a class without labels.
         NonFiniteLoss: If a loss is not finite; finished cells are kept.
     """
+    check_alone("finetune")
     console = console or Console()
     settings = replace(settings, device=found_device(settings.device))
     runs = open_runs(settings.runs, settings.data, "fine-tuned")
@@ -213,7 +222,7 @@ def _cells(runs: Sequence[Run], settings: FineTune, console: Console) -> list[Ce
         }
         for plan in settings.plans(trained.seed):
             labels_share(names, plan.label_fraction, plan.seed)
-            cells.append(Cell(run, encoder, head, splits, plan, {**start, "plan": asdict(plan)}))
+            cells.append(Cell(run, encoder, head, splits, plan, {**start, "plan": plan.choices}))
     return cells
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from jaxtyping import Float
@@ -12,10 +14,13 @@ from jaxtyping import Float
 from ..data import DataError, ImageTable, Splits
 from ..models import Encoder
 from ..runs import Run, RunError
+from ..settings import SettingsError
 from .images import TrainImages, load_images, read_settings, trained_encoder
 from .images.build import check_same_images
 
 __all__ = [
+    "WHOLE_SQUARE",
+    "check_alone",
     "check_moved",
     "check_run_images",
     "images_key",
@@ -25,6 +30,26 @@ __all__ = [
     "remark_on",
     "run_encoder",
 ]
+
+
+WHOLE_SQUARE: Final = (
+    "the whole centre square, resized (SimCLR above 32 pixels: its central 87.5 %)"
+)
+"""What an encoder is shown of an image in evaluation, as cards say it."""
+
+
+def check_alone(command: str) -> None:
+    """Raises SettingsError if a launcher started this command several times: all would write alike.
+
+    Args:
+        command: Such as "probe".
+    """
+    count = os.environ.get("WORLD_SIZE", "1")
+    if count != "1":
+        raise SettingsError(
+            f"relatum {command} is for one process, but WORLD_SIZE is {count}: start it without "
+            "torchrun (and without that variable, where a cluster sets it)"
+        )
 
 
 def open_runs(paths: Sequence[Path], data: str | None, what: str) -> list[Run]:

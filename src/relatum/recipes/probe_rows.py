@@ -19,11 +19,15 @@ from ..probes import (
     sgd_probe,
 )
 from .images import TrainImages
-from .inputs import labelled_rows
+from .inputs import WHOLE_SQUARE, labelled_rows
 
 __all__ = ["PROTOCOLS", "Features", "Job", "measure", "probe_card"]
 
-PROTOCOLS: Final = ("logistic", "sgd")
+PROTOCOLS: Final = {
+    "logistic": ("linear",),
+    "sgd": ("linear-sgd",),
+    "both": ("linear", "linear-sgd"),
+}
 
 Memory = dict[tuple[object, ...], ProbeResult]
 
@@ -58,16 +62,17 @@ def _unlabelled(splits: Splits) -> tuple[str, ...]:
 Rows = tuple[Float[np.ndarray, "n d"], list[str], Float[np.ndarray, "m d"], list[str]]
 
 
-def _probed(rows: Rows, job: Job) -> ProbeResult:
+def _probed(rows: Rows, job: Job, device: str) -> ProbeResult:
     if job.probe == "knn":
         return knn_probe(*rows, k=job.neighbours)
     if job.probe == "class-means":
         return class_means_probe(*rows)
+    seed, few, share = job.seed, job.per_class, job.share
     if job.probe == "linear-sgd":
-        return sgd_probe(*rows, seed=job.seed, label_fraction=job.share)
-    return linear_probe(
-        *rows, seed=job.seed, labels_per_class=job.per_class, label_fraction=job.share
-    )
+        return sgd_probe(
+            *rows, seed=seed, labels_per_class=few, label_fraction=share, device=device
+        )
+    return linear_probe(*rows, seed=seed, labels_per_class=few, label_fraction=share)
 
 
 def measure(
@@ -76,6 +81,7 @@ def measure(
     splits: Splits,
     jobs: Sequence[Job],
     memory: Memory,
+    device: str = "cpu",
 ) -> list[ProbeResult]:
     """All probes of one kind of features; those that another run already needed are reused."""
     rows = (
@@ -85,7 +91,7 @@ def measure(
     left_out = _unlabelled(splits)
     for job in jobs:
         if (*key, *job) not in memory:
-            result = _probed(rows, job)
+            result = _probed(rows, job, device)
             memory[(*key, *job)] = replace(result, warnings=(*left_out, *result.warnings))
     return [memory[(*key, *job)] for job in jobs]
 
@@ -104,20 +110,24 @@ def probe_card(
         "untrained": "the same layer of the same network before training",
         "pixels": "pixels",
     }
-    linear = next(result for result in results if result.probe == "linear")
+    linear = next((result for result in results if result.probe == "linear"), None)
     without = name == "pixels" or trained.normalization == "group"
     return ProtocolCard(
         encoder_hash_before=fingerprints[0],
         encoder_hash_after=fingerprints[1],
         layer=layers[name],
         feature_dim=features.train.shape[1],
-        preprocessing="pixels scaled to [0, 1], no augmentation",
+        preprocessing=f"{WHOLE_SQUARE}, pixels scaled to [0, 1], no augmentation",
         batch_norm="none" if without else "evaluation mode (running statistics)",
         split=splits.how,
-        standardisation="mean and deviation of the labelled training rows (linear probe only)",
-        regularisation_grid=tuple(linear.settings["regularisation_grid"]),
+        standardisation="mean and deviation of the labelled training rows (linear probe only)"
+        if linear
+        else "none",
+        regularisation_grid=tuple(linear.settings["regularisation_grid"]) if linear else (),
         regularisation_choice="most correct validation rows, taken out of the labelled training "
-        "rows; ties go to the strongest penalty",
+        "rows; ties go to the strongest penalty"
+        if linear
+        else "no penalty; nothing is selected, the last step counts",
         seeds=tuple(sorted({result.seed for result in results})),
         n_train=int((splits.train.labels >= 0).sum()),
         n_test=len(splits.test),
@@ -127,13 +137,15 @@ def probe_card(
 
 
 def _optimisation(results: Sequence[ProbeResult]) -> str:
-    text = "linear: L-BFGS until converged"
+    logistic = any(result.probe == "linear" for result in results)
+    text = "linear: L-BFGS until converged" if logistic else ""
     sgd = [result.settings for result in results if result.probe == "linear-sgd"]
     if not sgd:
         return text
+    text += "; " if text else ""
     rate, batch = max((each["learning_rate"], each["batch_size"]) for each in sgd)
     return (
-        f"{text}; linear by SGD: Nesterov momentum {sgd[0]['momentum']:g}, rate "
+        f"{text}linear by SGD: Nesterov momentum {sgd[0]['momentum']:g}, rate "
         f"{256 * rate / batch:g} x batch / 256, cosine, no penalty, {sgd[0]['epochs']:g} epochs of "
         f"batches of at most {batch}"
     )

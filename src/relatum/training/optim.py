@@ -1,4 +1,7 @@
-"""Optimisers and the learning-rate schedule, as the published RPC code and SimCLRv2 have them."""
+"""Optimisers and the learning-rate schedule of the published RPC code and SimCLRv2.
+
+One thing differs: the first step of the warm-up has a rate (:func:`warmup_cosine`).
+"""
 
 from __future__ import annotations
 
@@ -139,7 +142,8 @@ def warmup_cosine(step: int, *, base: float, warmup: int, total: int) -> float:
     Step :math:`s` counts from 0. During the warm-up the rate is
     :math:`r (s + 1) / w`; afterwards
     :math:`\tfrac{r}{2} (1 + \cos(\pi (s - w) / (T - w)))`. It is a function of the step alone, so a
-    resumed run needs no scheduler state.
+    resumed run needs no scheduler state. The published code warms up by :math:`r s / w`: its first
+    step changes nothing, and every later one of the warm-up is one step behind this.
 
     Args:
         step: :math:`s \ge 0`.

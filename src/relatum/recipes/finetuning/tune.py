@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import tempfile
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import yaml
 from jaxtyping import Int64
 from rich.console import Console
 from torch import nn
@@ -19,11 +20,10 @@ from ...data import POLICIES, ImageTable, pixel_source
 from ...probes import ProbeResult, ProtocolCard, extract_features, parameter_hash
 from ...probes.task import ProbeTask, probe_task, score
 from ...runs import Run, RunError
-from ...settings import to_yaml
 from ...training import Monitor, Plan, TrainingState, load_checkpoint, train
 from ..continuing import forget_later_lines
 from ..images.resolve import AUTOCAST
-from ..inputs import labelled_rows
+from ..inputs import WHOLE_SQUARE, labelled_rows
 from .network import Classifier, normalises_by_batch, stem_of
 from .plan import BATCH_NORMS, TUNED, FineTunePlan
 from .step import SupervisedStep
@@ -123,14 +123,14 @@ def fine_tune(
     network = _network(encoder, head, images, len(task.classes), plan).to(device)
     # Colours innermost, as in training: the same convolutions, a fifth faster on the CPU.
     network.to(memory_format=torch.channels_last)
-    text = f"encoder: {before}\n{to_yaml(plan)}"
+    text = f"encoder: {before}\n{yaml.safe_dump(plan.choices, sort_keys=False)}"
     with nullcontext(folder) if folder else tempfile.TemporaryDirectory() as place:
         run = _open(Path(str(place)), text)
         state = _train(network, images, task, plan, workers, run, console)
         curve = tuple(run.metrics())
     asked = test_images.select(torch.from_numpy(task.test_x[:, 0].astype(np.int64)))
     logits = extract_features(network, asked.batches(workers=workers))
-    found = score(task, logits, probe="fine-tuning", settings=asdict(plan))
+    found = score(task, logits, probe="fine-tuning", settings=plan.choices)
     prints = (before, parameter_hash(trunk))
     labelled = int((train_images.labels >= 0).sum())
     dim, counts = network.linear.in_features, (labelled, len(test_images))
@@ -153,8 +153,8 @@ def _card(
         encoder_hash_after=prints[1],
         layer="encoder output" if head is None else f"output of{kept.removeprefix(' and')}",
         feature_dim=dim,
-        preprocessing="pixels scaled to [0, 1]; in training augmented by the policy "
-        f"{plan.augmentation}",
+        preprocessing=f"{WHOLE_SQUARE}, pixels scaled to [0, 1]; in training augmented by the "
+        f"policy {plan.augmentation}",
         batch_norm=BATCH_NORMS[plan.normalises_by] if by_batch else "none",
         split=split,
         standardisation="none",
@@ -242,7 +242,8 @@ def _train(
     device = network.linear.weight.device
     schedule = Plan(
         rows=n,
-        batch_size=batch,
+        batch_size=batch // plan.parts(n),
+        accumulate_steps=plan.parts(n),
         steps=plan.steps(n),
         learning_rate=plan.learning_rate * batch / 256,
         warmup_steps=0,
