@@ -3,10 +3,12 @@
 import importlib
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from PIL import Image
 from rich.console import Console
 
@@ -200,3 +202,28 @@ def test_settings_that_are_not_there_are_named(tmp_path, capsys):
     assert code == 1
     assert "'cpx*' matches none of rpc-512-0" in capsys.readouterr().err
     assert isinstance(settings_of("paper", objective="rpc"), TrainImages)
+
+
+def test_the_paper_preset_trains_as_the_files_of_the_paper_say():
+    """Settings of a published row are in two places, a file and the table's preset: they agree."""
+    free = {"data", "out", "checkpoint_every", "image_size"}
+    every = {one.name: one.plan for one in table_cells(VisionTable(preset="paper", seeds=1))}
+    files = [
+        file for data in ("cifar10", "cifar100", "stl10")
+        for file in Path("configs/vision").glob(f"{data}-*-paper.yaml")
+    ]  # fmt: skip
+    assert len(files) == 18
+    for file in files:
+        given = yaml.safe_load(file.read_text(encoding="utf-8"))
+        data, objective, _ = file.stem.split("-")
+        network = {"stl10": "resnet50"}.get(data, "resnet18")
+        plan = every[f"{data}_{network}_{objective}_0"]
+        asked = {name: value for name, value in given.items() if name not in free}
+        found = {name: plan[name] for name in asked}
+        for name in ("alpha", "gamma", "penalty"):  # the objective's own default
+            if name in asked and found[name] is None:
+                found[name] = {"alpha": 1.0, "gamma": 1.0, "penalty": 10.0}[name]
+        if objective == "rpc" and found["beta"] is None:
+            found["beta"] = 0.005
+        assert found == asked, file
+        assert (plan["image_size"] or 32) == given["image_size"]
