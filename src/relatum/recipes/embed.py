@@ -70,8 +70,8 @@ class Embed:
 
     stream: bool = False
     """Of other images than the run's: decode them as they are encoded, instead of holding all in
-    memory. Each is looked at once before, so that a damaged one is found at once. (The run's own
-    images are read as in training.)"""
+    memory. Each is looked at once before, so that a damaged one is found at once. The run's own
+    images are read as in training."""
 
     batch_size: int = 512
     """Images that go through the encoder at a time: bounds the memory."""
