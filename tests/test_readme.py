@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import re
 import shlex
 from pathlib import Path
@@ -23,11 +24,20 @@ def test_python_blocks_run(page, count):
         exec(compile(block, f"{page} block {number}", "exec"), {})
 
 
-def test_generated_parts_are_up_to_date():
-    spec = importlib.util.spec_from_file_location("fill_readme", ROOT / "docs" / "fill_readme.py")
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.filled(TEXT) == TEXT
+    return module
+
+
+def test_generated_parts_are_up_to_date():
+    assert script("fill_readme").filled(TEXT) == TEXT
+
+
+def test_what_was_measured_is_what_the_pages_say():
+    filling = script("fill_measured")
+    assert filling.measured() == json.loads(filling.MEASURED.read_text(encoding="utf-8"))
 
 
 def test_links_lead_somewhere():

@@ -98,17 +98,16 @@ def cost_of(name: str) -> str | None:
 
 def claims(row: dict[str, str]) -> list[str]:
     """The three verdicts of the paper's Table 1 beside what was measured here."""
-    source = Path(measured()["source"]).name
-    lines = [
-        f"| | the paper's claim, Table 1 | our [measurement](../results/{source}) |",
-        "| --- | --- | --- |",
-    ]
+    ours = measured().get(row["name"], {})
+    lines = ["| | the paper's claim, Table 1 | measured here |", "| --- | --- | --- |"]
     for title, key in (
         ("stable training", "stable"),
         ("insensitive to the batch size", "batch"),
         ("good downstream accuracy", "downstream"),
     ):
         here = row[f"{key}_here"]
+        if key in ours:
+            here = f"[{here}](../results/{ours[key]['page']}.md)"
         lines.append(f"| {title} | {row[key]} | {here} |")
     return [*lines, ""]
 

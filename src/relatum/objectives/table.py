@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any
 
 from ..base import ObjectiveCard
 from . import OBJECTIVES
@@ -13,15 +12,16 @@ from .rpc import CHI_SQUARE_CARD, chi_square
 __all__ = ["markdown_table", "measured", "table_rows"]
 
 
-def measured() -> dict[str, Any]:
-    """Our own verdicts by objective, written by ``benchmarks/objectives_cifar.py`` and its kin.
+def measured() -> dict[str, dict[str, dict[str, str]]]:
+    """Our own verdicts by objective and claim: what is said, and on which page of results.
 
-    Empty where no benchmark has been run.
+    Written by ``docs/fill_measured.py``; empty where nothing was measured.
     """
     path = files("relatum.objectives").joinpath("measured.json")
     if not path.is_file():
         return {}
-    return dict(json.loads(path.read_text(encoding="utf-8")))
+    found: dict[str, dict[str, dict[str, str]]] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def table_rows() -> list[dict[str, str]]:
@@ -31,14 +31,14 @@ def table_rows() -> list[dict[str, str]]:
         >>> table_rows()[5]["optimum"]
         '(r − α) / (β r + γ)'
     """
-    ours = measured().get("objectives", {})
+    ours = measured()
     rows = []
     for name, make in OBJECTIVES.items():
         card: ObjectiveCard = CHI_SQUARE_CARD if make is chi_square else make().CARD  # type: ignore[attr-defined]
         here = ours.get(name, {})
         row = {"name": name, **card._asdict()}
         for verdict in ("stable", "batch", "downstream"):
-            row[f"{verdict}_here"] = here.get(verdict, "not measured yet")
+            row[f"{verdict}_here"] = here.get(verdict, {}).get("said", "not measured yet")
         rows.append(row)
     return rows
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +62,14 @@ def write_vision_page(
             "same network from the same start, trained for as many updates on the labels of the "
             "same images, by its own classifier; as fine-tuning does it, by SGD with momentum at "
             "0.1 · batch / 256 on crops and flips alone.",
+            "## Against the paper's order",
+            "Neighbours in the order of the paper's accuracies for the data set (for this network, "
+            "or else for its smallest), and CPC beside the two that it leaves farthest behind, in "
+            "points; here as paired differences over seeds, each with its own 95 % interval.",
+            *(
+                f"### {data}, {network}\n\n{_order(data, network, of)}"
+                for (data, network), of in rows.items()
+            ),
             "## What was published",
             "Networks and epochs are other ones, so that only the order can be compared. As "
             "recalled from the paper, not checked against it.",
@@ -100,10 +109,32 @@ def _findings(rows: Rows) -> list[str]:
     return lines
 
 
+def _order(data: str, network: str, of: Mapping[str, Runs]) -> str:
+    """Each pair of the paper's order, what it has, what was found, and whether they agree."""
+    known = {name: row for (where, name), row in _PUBLISHED.items() if where == data}
+    row = known.get(network, next(iter(known.values())))
+    paper = dict(zip(_KINDS, row, strict=False))
+    order = sorted((*_OTHERS, "rpc"), key=paper.__getitem__, reverse=True)
+    lines, words = [], {"agrees": 0, "**disagrees**": 0, "not resolved": 0}
+    for better, worse in dict.fromkeys([*pairwise(order), ("cpc", "js"), ("cpc", "wpc")]):
+        a, b = shared(*(values(of.get(name, {})) for name in (better, worse)))
+        if not a:
+            continue
+        found = paired_difference(a, b)
+        verdict = "not resolved"
+        if found.excludes_zero:
+            verdict = "agrees" if found.mean > 0 else "**disagrees**"
+        words[verdict] += 1
+        pair = f"{better.upper()} − {worse.upper()}"
+        lines.append([pair, f"{paper[better] - paper[worse]:+.2f}", gain(a, b), verdict])
+    said = ", ".join(f"{count} {word.strip('*')}" for word, count in words.items() if count)
+    return f"{table(['pair', 'paper', 'here', 'verdict'], lines)}\n\nOf these {said or 'none run'}."
+
+
 def _protocol(plan: Mapping[str, Any]) -> str:
     size = f"{plan['image_size']} x {plan['image_size']}" if plan["image_size"] else "their own"
     return (
-        f"{plan['limit'] or 'All'} training images (class-balanced) at {size} pixels, batch "
+        f"{format(plan['limit'], ',') if plan['limit'] else 'All'} training images (class-balanced) at {size} pixels, batch "
         f"{plan['batch_size']}, {length(plan)}, {plan['optimizer']} at rate "
         f"{plan['learning_rate']:g}. RPC: (1, 0.005, 1) on raw dot products / 128; the others: "
         "cosines / 0.5; WPC with a one-sided gradient penalty of weight 10 on the score's images. "
