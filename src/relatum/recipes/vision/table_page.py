@@ -133,9 +133,10 @@ def _order(data: str, network: str, of: Mapping[str, Runs]) -> str:
 
 def _protocol(plan: Mapping[str, Any]) -> str:
     size = f"{plan['image_size']} x {plan['image_size']}" if plan["image_size"] else "their own"
+    images = f"{plan['limit']:,}" if plan["limit"] else "All"
     return (
-        f"{format(plan['limit'], ',') if plan['limit'] else 'All'} training images (class-balanced) at {size} pixels, batch "
-        f"{plan['batch_size']}, {length(plan)}, {plan['optimizer']} at rate "
+        f"{images} training images (class-balanced) at {size} pixels, batch {plan['batch_size']}, "
+        f" {length(plan)}, {plan['optimizer']} at rate "
         f"{plan['learning_rate']:g}. RPC: (1, 0.005, 1) on raw dot products / 128; the others: "
         "cosines / 0.5; WPC with a one-sided gradient penalty of weight 10 on the score's images. "
         "These are the paper's settings and were not tuned here, so this is no verdict on what "
