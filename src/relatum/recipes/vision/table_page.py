@@ -136,7 +136,7 @@ def _protocol(plan: Mapping[str, Any]) -> str:
     images = f"{plan['limit']:,}" if plan["limit"] else "All"
     return (
         f"{images} training images (class-balanced) at {size} pixels, batch {plan['batch_size']}, "
-        f" {length(plan)}, {plan['optimizer']} at rate "
+        f"{length(plan)}, {plan['optimizer']} at rate "
         f"{plan['learning_rate']:g}. RPC: (1, 0.005, 1) on raw dot products / 128; the others: "
         "cosines / 0.5; WPC with a one-sided gradient penalty of weight 10 on the score's images. "
         "These are the paper's settings and were not tuned here, so this is no verdict on what "
