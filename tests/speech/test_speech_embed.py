@@ -29,10 +29,12 @@ def run(tmp_path):
     )  # fmt: skip
 
 
-def test_frames_in_two_files(run, tmp_path):
+def test_frames_in_two_files(run, tmp_path, capsys):
     (tmp_path / "labels.txt").write_text("bob/b " + " ".join(["7"] * 20))
     words = ["embed", "speech", str(run.path), "--labels", str(tmp_path / "labels.txt")]
     assert cli.main(words) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "labels for 1 of 2 recordings, 20 of 68 frames" in told
     with np.load(run.path / "embeddings" / "frames.npz") as found:
         counts = np.bincount(found["utterance"])
         assert counts.tolist() == [48, 20]  # (n - 400) // 160 + 1
@@ -49,6 +51,14 @@ def test_frames_in_two_files(run, tmp_path):
         assert table.column_names == ["id", "speaker", "seconds", "label", "features"]
         assert np.allclose(np.array(table["features"].to_pylist()), found["features"])
         assert table["id"].to_pylist()[47:49] == ["ann/a", "bob/b"]
+
+
+def test_labels_of_other_recordings_are_refused(run, tmp_path, capsys):
+    (tmp_path / "other.txt").write_text("nobody 0 1")
+    words = ["embed", "speech", str(run.path), "--labels", str(tmp_path / "other.txt")]
+    assert cli.main(words) == 1
+    assert "labels of none of 2 recordings" in " ".join(capsys.readouterr().err.split())
+    assert not (run.path / "embeddings").exists()
 
 
 def test_a_run_of_images_is_refused(tmp_path, capsys):
