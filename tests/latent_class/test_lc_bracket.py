@@ -88,7 +88,7 @@ def test_a_solver_that_gives_up_is_asked_again_then_the_lower_reading_is_missing
     assert high.value == right.high.value
     rows = np.random.default_rng(5).normal(size=(40, 2))
     certificate = certify(rows, np.arange(40) % 2, radius=9.0)
-    names = {line.name for line in certificate.lines}
+    names = {line.key for line in certificate.lines}
     assert "supervised_high" in names
     assert "supervised_low" not in names
     assert any("lower reading of the best linear" in text for text in certificate.warnings)

@@ -16,6 +16,7 @@ from ..settings import from_yaml
 from ..training import Monitor, Plan, TrainingState, build_optimizer, load_checkpoint, train
 from .classes import TrainClasses, TupleStep, classes_record, load_population
 from .continuing import Trainer, forget_later_lines, open_run
+from .kinds import check_kind
 from .tables import classes_table
 
 __all__ = ["TrainClasses", "main"]
@@ -97,6 +98,7 @@ def _state(settings: TrainClasses, encoder: BoundedEncoder, run: Run) -> Trainin
 
 
 def _read_settings(run: Run) -> TrainClasses:
+    check_kind(run, "train classes")
     return from_yaml(TrainClasses, run.config_text, where=str(run.path / "config.yaml"))
 
 

@@ -22,6 +22,7 @@ from ...objectives import OBJECTIVES
 from ...runs import Run, RunError
 from ...settings import SettingsError, from_yaml
 from ...training import load_checkpoint
+from ..kinds import check_kind, kind_of
 from .settings import TrainSpeech
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "build_networks",
     "check_same_sounds",
     "data_card",
-    "is_speech_run",
     "load_corpus",
     "load_windows",
     "read_settings",
@@ -208,18 +208,14 @@ def check_same_sounds(run: Run, windows: Windows) -> None:
         )
 
 
-def is_speech_run(run: Run) -> bool:
-    """Whether a run is one of `relatum train speech`."""
-    return any(line.startswith("look_ahead:") for line in run.config_text.splitlines())
-
-
 def read_settings(run: Run) -> TrainSpeech:
     """The resolved settings of a run.
 
     Raises:
         RunError: If it is not one of `relatum train speech`.
     """
-    if not is_speech_run(run):
+    check_kind(run, "train speech")
+    if kind_of(run) is None:
         raise RunError(f"{run.path} is not a run of `relatum train speech`")
     return from_yaml(TrainSpeech, run.config_text, where=str(run.path / "config.yaml"))
 
