@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..models import BoundedEncoder
 from ..runs import Run
-from ..settings import from_yaml
+from ..settings import check_used, from_yaml
 from ..training import Monitor, Plan, TrainingState, build_optimizer, load_checkpoint, train
 from .classes import TrainClasses, TupleStep, classes_record, load_population
 from .continuing import Trainer, forget_later_lines, open_run
@@ -34,6 +34,8 @@ def main(settings: TrainClasses, console: Console | None = None) -> Run:
         NonFiniteLoss: If the loss is not finite.
     """
     console = console or Console()
+    if settings.layers == 1:
+        check_used(settings, "hidden", "layers of 2 or more")
     population = load_population(settings)
     tuples = population.draw(settings, np.random.default_rng([settings.seed, 3]))
     encoder = _encoder(settings, population.inputs.shape[1])

@@ -20,7 +20,7 @@ from ...losses import ContrastiveLoss
 from ...models import SpeechNetwork, SpeechSizes
 from ...objectives import OBJECTIVES
 from ...runs import Run, RunError
-from ...settings import SettingsError, from_yaml
+from ...settings import SettingsError, check_used, from_yaml
 from ...training import load_checkpoint
 from ..kinds import check_kind, kind_of
 from .settings import TrainSpeech
@@ -63,6 +63,8 @@ def resolve(settings: TrainSpeech) -> TrainSpeech:
     for name, value in given.items():
         if value is not None and name not in known:
             raise SettingsError(f"objective {settings.objective!r} has no parameter {name}")
+    if settings.predictor != "transformer":
+        check_used(settings, "heads feedforward dropout", "predictor transformer")
     if settings.penalty is not None and settings.objective != "wpc":
         raise SettingsError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
     penalty = 10.0 if settings.objective == "wpc" and settings.penalty is None else settings.penalty
