@@ -23,6 +23,7 @@ __all__ = [
     "SettingsError",
     "check_choices",
     "check_seed",
+    "check_used",
     "choice",
     "field_docs",
     "from_mapping",
@@ -102,6 +103,24 @@ def check_seed(name: str, seed: int) -> None:
     """Raises ValueError if a seed is not in 0 ... 2³² − 1."""
     if not 0 <= seed <= LARGEST_SEED:
         raise ValueError(f"{name} must be an integer from 0 to {LARGEST_SEED}, got {seed}")
+
+
+def check_used(settings: Any, names: str, owner: str) -> None:
+    """Refuses settings that would have no effect, unless they have their defaults.
+
+    Args:
+        settings: A dataclass of settings.
+        names: Of those without effect here, separated by spaces.
+        owner: What they belong to, in words.
+
+    Raises:
+        SettingsError: If one is not its default.
+    """
+    defaults = {field.name: field.default for field in dataclasses.fields(settings)}
+    for name in names.split():
+        value = getattr(settings, name)
+        if value != defaults[name]:
+            raise SettingsError(f"{name} belongs to {owner}: {name} {value} would have no effect")
 
 
 def field_docs(cls: type) -> dict[str, str]:

@@ -4,7 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
+from relatum import certify
 from relatum.latent_class.bracket import supervised_bracket
 from relatum.latent_class.leave_one_out import leave_one_out_risk
 from relatum.latent_class.sample import labelled_sample
@@ -63,6 +65,34 @@ def test_class_pairs_are_drawn_where_there_are_many():
     low, high, tasks = supervised_bracket(sample, "logistic", tasks=8)
     assert tasks == 8
     assert low.value <= high.value <= min(1, leave_one_out_risk(sample, "logistic").value)
+
+
+class Unsolved:
+    status, message, x = 4, "gave up", None
+
+
+def test_a_solver_that_gives_up_is_asked_again_then_the_lower_reading_is_missing(monkeypatch):
+    """First with tight tolerances alone, as HiGHS does on some nearly collinear rows; then ever."""
+    sample = coin_world(np.random.default_rng(4), 60)
+    right = supervised_bracket(sample)
+
+    def stubborn(*given, options, **more):
+        return Unsolved() if options else linprog(*given, options=options, **more)
+
+    monkeypatch.setattr("relatum.latent_class.supervised.linprog", stubborn)
+    assert supervised_bracket(sample).low.value == pytest.approx(right.low.value, abs=1e-9)
+    monkeypatch.setattr("relatum.latent_class.supervised.linprog", lambda *_, **__: Unsolved())
+    low, high, _ = supervised_bracket(sample)
+    assert math.isnan(low.value)
+    assert "the lower reading is missing" in low.notes[-1]
+    assert high.value == right.high.value
+    rows = np.random.default_rng(5).normal(size=(40, 2))
+    certificate = certify(rows, np.arange(40) % 2, radius=9.0)
+    names = {line.key for line in certificate.lines}
+    assert "supervised_high" in names
+    assert "supervised_low" not in names
+    assert any("lower reading of the best linear" in text for text in certificate.warnings)
+    assert "left out: its solver gave up" in " ".join(str(certificate).split())
 
 
 def test_what_cannot_be_asked():

@@ -194,6 +194,7 @@ def test_names_are_escaped(tmp_path):
         (["--tau-lower", "0.1"], "tau_lower belongs to --no-labels"),
         (["--loss", "hing"], "did you mean 'hinge'"),
         (["--radius", "0.01"], "radius"),
+        (["--part", "train"], "has no `split`, so nobody knows which rows are for training"),
         (["--part", "test", "--json", "."], "is a folder; name a file in it"),
     ],
 )

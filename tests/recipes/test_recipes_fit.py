@@ -32,7 +32,8 @@ def table(tmp_path):
 def test_fit_and_retrieve(table, tmp_path, capsys, method):
     path, frame = table
     model, record, out = (tmp_path / name for name in ("m.pt", "m.json", "found.csv"))
-    options = ["--steps", "100", "--method", method, "--groups", "who", "--json", str(record)]
+    options = ["--method", method, "--groups", "who", "--json", str(record)]
+    options += ["--steps", "100"] if method == "mlp" else []
     assert main(["fit", str(path), "--x", "a_*", "--y", '"b,?"', "--out", str(model),
                  *options]) == 0  # fmt: skip
     written = json.loads(record.read_text())
@@ -88,6 +89,8 @@ def test_the_same_as_in_python(table, tmp_path):
         (["--x", "c_*", "--y", "who"], 1, "has no column 'c_.' .--x"),
         (["--x", "a_*", "--y", "a_0"], 1, "is in --x and in --y"),
         (["--x", "a_*", "--y", "who", "--objective", "cpc"], 2, "method 'exact' maximises rpc"),
+        (["--steps", "3"], 2, "steps belongs to method linear and mlp: steps 3 would have no"),
+        (["--method", "mlp", "--ridge", "5"], 2, "ridge belongs to method exact"),
         (["--x", "a_*", "--y", "who", "--method", "deep"], 2, "unknown method 'deep'"),
         (["--x", "a_*", "--y", "who", "--test-fraction", "1"], 2, "test_fraction must be in"),
     ],

@@ -130,6 +130,7 @@ def test_a_slip_among_numbers(tmp_path, cells, message):
         ("data.csv", "a,b\n1,2\n".encode("utf-16"), "cannot read .*data.csv"),
         ("data.parquet", "a", "cannot read .*data.parquet"),
         ("data.npz", "a", "cannot read .*data.npz"),
+        ("data.npz", b"PK\x03\x04 no archive", "cannot read .*data.npz: File is not a zip file"),
         ("data.npy", "", "cannot read .*data.npy"),
     ],
 )

@@ -1,6 +1,7 @@
 """What a run does with its networks: head offset, first layers, spectral norms, compilation."""
 
 import io
+from pathlib import Path
 
 import pytest
 import torch
@@ -88,6 +89,10 @@ def test_a_compiled_run_is_the_run(tmp_path, monkeypatch, backend):
     [
         ({"spectral_norm": True}, "spectral_norm belongs to wpc; objective 'rpc' has none"),
         ({"penalty": 1.0}, "penalty belongs to wpc"),
+        ({"certify_images": 7}, "certify_images belongs to certify_every: certify_images 7"),
+        ({"cache": Path("x")}, "cache belongs to stream: cache x would have no effect"),
+        ({"projection_layers": 1, "projection_hidden": 8}, "projection_layers of 2 or more"),
+        ({"data": "digits", "download": True}, "download belongs to sets of torchvision"),
         (
             {"objective": "wpc", "spectral_norm": True, "penalty": 1.0},
             "stands for the gradient penalty, got penalty 1.0 too",

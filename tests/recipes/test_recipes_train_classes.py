@@ -235,6 +235,7 @@ def test_the_command_line_and_the_report(tmp_path, capsys):
         ({"radius": 0.0}, "radius must be a positive number, got 0.0"),
         ({"norm": "forbenius"}, "did you mean 'frobenius'"),
         ({"delta": 1.0}, "delta must be between 0 and 1"),
+        ({"layers": 1, "hidden": 7}, "hidden belongs to layers of 2 or more: hidden 7"),
         ({"classes": 1}, "classes must be at least 2"),
         ({"data": "nowhere.npz"}, "nowhere.npz does not exist"),
     ],

@@ -29,10 +29,12 @@ def run(tmp_path):
     )  # fmt: skip
 
 
-def test_frames_in_two_files(run, tmp_path):
+def test_frames_in_two_files(run, tmp_path, capsys):
     (tmp_path / "labels.txt").write_text("bob/b " + " ".join(["7"] * 20))
     words = ["embed", "speech", str(run.path), "--labels", str(tmp_path / "labels.txt")]
     assert cli.main(words) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "labels for 1 of 2 recordings, 20 of 68 frames" in told
     with np.load(run.path / "embeddings" / "frames.npz") as found:
         counts = np.bincount(found["utterance"])
         assert counts.tolist() == [48, 20]  # (n - 400) // 160 + 1
@@ -51,8 +53,31 @@ def test_frames_in_two_files(run, tmp_path):
         assert table["id"].to_pylist()[47:49] == ["ann/a", "bob/b"]
 
 
-def test_a_run_of_images_is_refused(tmp_path, capsys):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "config.yaml").write_text("data: mnist5k\n")
-    assert cli.main(["embed", "speech", str(tmp_path / "run")]) == 1
+def test_labels_of_other_recordings_are_refused(run, tmp_path, capsys):
+    (tmp_path / "other.txt").write_text("nobody 0 1")
+    words = ["embed", "speech", str(run.path), "--labels", str(tmp_path / "other.txt")]
+    assert cli.main(words) == 1
+    assert "labels of none of 2 recordings" in " ".join(capsys.readouterr().err.split())
+    assert not (run.path / "embeddings").exists()
+
+
+def test_runs_of_other_kinds_are_refused_by_name(run, tmp_path, capsys):
+    images = tmp_path / "images"
+    images.mkdir()
+    (images / "config.yaml").write_text("data: mnist5k\npairing: two_view\n")
+    speech = [[*words.split(), str(run.path)] for words in (
+        "probe", "embed", "certify", "finetune", "export", "train images --resume --out",
+        "train classes --resume --out",
+    )]  # fmt: skip
+    other = [["embed", "speech", str(images)], ["probe", "speech", str(images)]]
+    for words in speech + other:
+        assert cli.main(words) == 1
+        told = " ".join(capsys.readouterr().err.split())
+        kind, path, use = (
+            ("images", images, "probe") if words in other else ("speech", run.path, "probe speech")
+        )
+        assert f"{path} is a run of `relatum train {kind}`" in told, words
+        assert f"use `relatum {use} {path}`" in told
+    (images / "config.yaml").write_text("data: mnist5k\n")
+    assert cli.main(["embed", "speech", str(images)]) == 1
     assert "not a run of `relatum train speech`" in capsys.readouterr().err

@@ -238,3 +238,23 @@ def test_probes_by_speaker_and_in_time(spoken, run):
     (spoken / "other.txt").write_text("nobody 0 1\n")
     with pytest.raises(ValueError, match="labels of none of 30 recordings"):
         main(ProbeSpeech(runs=[run.path], labels=spoken / "other.txt"), QUIET)
+
+
+def test_labels_of_another_grid_are_refused_and_small_cuts_told(spoken, run, capsys):
+    """78 frames of 10 ms: 76 to 80 labels go, more or fewer name file, line and utterance."""
+    lines = (spoken / "labels.txt").read_text().splitlines()
+    path = spoken / "cut.txt"
+    words = ["probe", "speech", str(run.path), "--labels", str(path), "--abx-items", "0"]
+    name, *labels = lines[3].split()
+    for wrong in (labels[:75], labels * 2, [*labels, "0", "0", "0"]):
+        path.write_text("\n".join([*lines[:3], "", " ".join([name, *wrong]), *lines[4:]]))
+        for command in (words, ["embed", "speech", str(run.path), "--labels", str(path)]):
+            assert cli.main(command) == 1
+            told = " ".join(capsys.readouterr().err.split())
+            assert f"cut.txt line 5: utterance {name} has {len(wrong)} labels" in told
+            assert "0.80 s need 78" in told
+    path.write_text("\n".join([*lines[:3], " ".join(lines[3].split()[:-2]), *lines[4:]]))
+    assert cli.main(words) == 0
+    note = "labels and frames of 1 recordings differ by one or two: cut to the shorter"
+    assert f"note: {note}" in capsys.readouterr().out
+    assert note in run.read_json("results/probe.json")["payload"]["notes"]

@@ -194,6 +194,8 @@ def test_continuing_needs_the_same_settings_and_sounds(voices, tmp_path):
     [
         ({"data": ""}, "data is missing"),
         ({"objective": "cpc", "beta": 0.1}, "'cpc' has no parameter beta"),
+        ({"predictor": "linear", "heads": 7}, "heads belongs to predictor transformer: heads 7"),
+        ({"predictor": "linear", "dropout": 0.5}, "dropout belongs to predictor transformer"),
         ({"penalty": 1.0}, "penalty belongs to wpc; objective 'rpc' has none"),
         ({"predictor": "transformer", "heads": 3}, "heads must divide"),
         ({"kernels": "10,x"}, "kernels must be whole numbers"),

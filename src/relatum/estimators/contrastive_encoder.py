@@ -173,7 +173,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             groups: One label a row, such as patient or recording. Rows of a group stay together
                 when some are held out, and neighbours in time are of one group.
         """
-        check_settings(self)
+        check_settings(self, one_side=y is None)
         x = first_side(self, X, reset=True, least=_LEAST)
         y, groups = matched(X, y), matched(X, groups, "groups")
         second, labels = self._other(x, y, None)
@@ -200,7 +200,7 @@ class ContrastiveEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         The first call fixes networks and scaling. The learning rate warms up and falls in each.
         """
-        check_settings(self)
+        check_settings(self, one_side=y is None)
         first = not hasattr(self, "networks_")
         x = first_side(self, X, reset=first, least=2)
         y, groups = matched(X, y), matched(X, groups, "groups")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -89,14 +90,20 @@ def warn_alone(pairs: Pairs, rows: int) -> None:
         )
 
 
-def check_settings(model: Any) -> None:
-    """Refuses settings of :class:`ContrastiveEncoder` that no data could make right."""
+def check_settings(model: Any, *, one_side: bool) -> None:
+    """Refuses settings of :class:`ContrastiveEncoder` that no data could make right.
+
+    Args:
+        model: The encoder.
+        one_side: Whether rows have no second side.
+    """
     if not callable(model.pairing) and model.pairing not in PAIRINGS:
         raise ValueError(
             f"pairing must be one of {', '.join(PAIRINGS)} or a callable, got {model.pairing!r}"
         )
     if model.start not in STARTS:
         raise ValueError(f"start must be one of {', '.join(STARTS)}, got {model.start!r}")
+    _check_used(model, one_side)
     for name, least in (
         ("batch_size", 2),
         ("steps", 1),
@@ -112,3 +119,16 @@ def check_settings(model: Any) -> None:
         raise ValueError(f"valid_fraction must be in [0, 1), got {model.valid_fraction}")
     if not (math.isfinite(model.noise) and model.noise >= 0):
         raise ValueError(f"noise must be a finite number >= 0, got {model.noise}")
+
+
+def _check_used(model: Any, one_side: bool) -> None:
+    """Refuses settings that would have no effect, unless they have their defaults."""
+    defaults = inspect.signature(type(model)).parameters
+    for name, used, owner in (
+        ("ridge", model.start == "exact", "start='exact'"),
+        ("lag", model.pairing == "time", "pairing='time'"),
+        ("noise", model.pairing == "rows" and one_side, "pairing='rows' without a second side"),
+    ):
+        value = getattr(model, name)
+        if not used and value != defaults[name].default:
+            raise ValueError(f"{name} belongs to {owner}: {name}={value} would have no effect")

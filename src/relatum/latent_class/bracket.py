@@ -28,7 +28,8 @@ class SupervisedBracket(NamedTuple):
     r"""Two readings of L_sup, the average risk of the best linear classifiers of class pairs.
 
     Attributes:
-        low: The minimum on the sample: biased down, and never to be reported alone.
+        low: The minimum on the sample: biased down, and never to be reported alone. NaN where its
+            solver gave up, with a note.
         high: The risk of trained weights on rows that they were not trained on: biased up.
         tasks: Class pairs read.
     """
@@ -88,7 +89,11 @@ def supervised_bracket(
     minimum, contributions = 0.0, np.zeros(len(sample.codes))
     for c, e, weight in pairs:
         both = [np.flatnonzero(sample.codes == x) for x in (c, e)]
-        minimum += weight * _minimum(sample.features, both, rows, loss, generator)
+        try:
+            minimum += weight * _minimum(sample.features, both, rows, loss, generator)
+        except RuntimeError as error:
+            minimum = math.nan
+            notes = (*sample.notes, f"the lower reading is missing: {error}")
         halves = [np.array_split(generator.permutation(x), 2) for x in both]
         for half in (0, 1):
             weights = _trained(sample.features, [x[half][:rows] for x in halves], loss, generator)

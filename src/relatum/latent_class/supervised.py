@@ -7,7 +7,7 @@ and on the others the risk is coercive.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,13 @@ __all__ = [
 _NEWTON_STEPS = 200
 _ROUNDING = 1e-14  # of a risk between 0 and about 1
 _TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+# The simplex method gives up where rounding hides such small steps: an interior point finds the
+# same vertex, and so does simplex with the solver's own tolerances.
+_ATTEMPTS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
+    ("highs", _TIGHT),
+    ("highs-ipm", _TIGHT),
+    ("highs", {}),
+)
 
 
 class LinearMinimum(NamedTuple):
@@ -243,10 +250,11 @@ def _recession(signed: Array) -> tuple[Array, Array]:
 
 
 def _solve(costs: Array, rows: Array, ends: Array, ranges: list[Any]) -> Array:
-    found = linprog(costs, A_ub=rows, b_ub=ends, bounds=ranges, method="highs", options=_TIGHT)
-    if found.status != 0:
-        raise RuntimeError(f"the linear program was not solved: {found.message}")
-    return np.asarray(found.x)
+    for method, options in _ATTEMPTS:
+        found = linprog(costs, rows, ends, bounds=ranges, method=method, options=options)
+        if found.status == 0:
+            return np.asarray(found.x)
+    raise RuntimeError(f"the linear program was not solved: {found.message}")
 
 
 def _newton(rows: Array, mass: Array, loss: str) -> Array:

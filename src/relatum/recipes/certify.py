@@ -186,6 +186,11 @@ def _read(settings: Certify) -> Embeddings:
             f"{settings.subject} has no `pairs`, of which row i is a class mate of row i of the "
             "features; --no-labels needs them"
         )
+    if given.split is None and settings.part == "train":
+        raise ValueError(
+            f"{settings.subject} has no `split`, so nobody knows which rows are for training: "
+            "leave out --part, and all are used"
+        )
     given = given if settings.part == "all" else given.part(settings.part)
     if not len(given.features):
         raise ValueError(f"{settings.subject} has no rows whose `split` is {settings.part!r}")

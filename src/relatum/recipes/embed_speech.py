@@ -12,12 +12,12 @@ import pyarrow as untyped_arrow
 import pyarrow.parquet as untyped_parquet
 from rich.console import Console
 
-from ..data.audio import read_frame_labels
 from ..runs import Run, atomic_write
 from ..settings import POSITIONAL
 from .images.resolve import found_device
 from .speech import load_corpus, read_settings, trained_network
 from .speech.features import context_features
+from .speech.labels import fitted, labels_of
 
 __all__ = ["EmbedSpeech", "main"]
 
@@ -59,7 +59,7 @@ def main(settings: EmbedSpeech, console: Console | None = None) -> tuple[Path, P
 
     Raises:
         RunError: If there is no such run, or it has no checkpoint.
-        ValueError: If recordings are missing or bad.
+        ValueError: If recordings are missing or bad, or labels do not fit them.
     """
     console = console or Console()
     settings = replace(settings, device=found_device(settings.device))
@@ -68,7 +68,8 @@ def main(settings: EmbedSpeech, console: Console | None = None) -> tuple[Path, P
     network = trained_network(run).to(settings.device)
     extract = context_features(network, own.window, settings.device, normalize=own.normalize)
     corpus = load_corpus(own, data=settings.data)
-    labels = {} if settings.labels is None else read_frame_labels(settings.labels)
+    hop = network.sizes.hop
+    labels = None if settings.labels is None else labels_of(settings.labels, corpus, hop)
     parts = [extract(corpus, number) for number in range(len(corpus))]
     counts = [len(part) for part in parts]
     if not any(counts):
@@ -76,17 +77,12 @@ def main(settings: EmbedSpeech, console: Console | None = None) -> tuple[Path, P
     columns: dict[str, Any] = {
         "features": np.concatenate(parts),
         "utterance": np.repeat(np.arange(len(corpus)), counts),
-        "seconds": np.concatenate([np.arange(count) for count in counts])
-        * network.sizes.hop
-        / own.rate,
+        "seconds": np.concatenate([np.arange(count) for count in counts]) * hop / own.rate,
         "ids": np.array([u.id for u in corpus.utterances]),
         "speakers": np.array([u.speaker for u in corpus.utterances]),
     }
-    if settings.labels is not None:
-        columns["labels"] = np.concatenate([
-            _fitted(labels.get(u.id), count)
-            for u, count in zip(corpus.utterances, counts, strict=True)
-        ])  # fmt: skip
+    if labels is not None:
+        columns["labels"] = np.concatenate(list(map(fitted, labels.each, counts)))
     stem = settings.out or run.path / "embeddings" / "frames"
     paths = stem.with_name(f"{stem.name}.npz"), stem.with_name(f"{stem.name}.parquet")
     buffer = io.BytesIO()
@@ -96,15 +92,16 @@ def main(settings: EmbedSpeech, console: Console | None = None) -> tuple[Path, P
     short = f" ({counts.count(0)} too short for a frame)" if 0 in counts else ""
     told = f"{sum(counts)} frames of {len(corpus)} recordings{short}: {paths[0]}"
     console.out(told, highlight=False)
-    return paths
-
-
-def _fitted(labels: Any, count: int) -> Any:
-    """So many labels; -1 where there is none."""
-    found = np.full(count, -1, dtype=np.int64)
     if labels is not None:
-        found[: len(labels)] = labels[:count]
-    return found
+        some = sum(each is not None for each in labels.each)
+        known = int((columns["labels"] >= 0).sum())
+        console.out(
+            f"labels for {some} of {len(corpus)} recordings, {known} of {sum(counts)} frames",
+            highlight=False,
+        )
+        for note in labels.notes:
+            console.out(f"note: {note}", highlight=False)
+    return paths
 
 
 def _table(columns: dict[str, Any]) -> bytes:

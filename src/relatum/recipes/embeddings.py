@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +10,8 @@ from typing import Any, Final
 import numpy as np
 from jaxtyping import Float, Float64, Shaped
 from numpy.typing import NDArray
+
+from .table_files import DAMAGED
 
 __all__ = ["Embeddings", "on_sphere", "read_embeddings", "unit_rows"]
 
@@ -76,10 +77,10 @@ def read_embeddings(path: Path) -> Embeddings:
         what = "is a folder" if path.is_dir() else f"does not exist (from {Path.cwd()})"
         raise ValueError(f"{path} {what}; an npz file with `features` is needed")
     try:
-        with np.load(path, allow_pickle=False) as loaded:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as loaded:
             arrays = {key: loaded[key] for key in loaded.files if key in KEYS}
             known = list(loaded.files)
-    except (ValueError, OSError, zipfile.BadZipFile, AttributeError, TypeError) as error:
+    except (*DAMAGED, AttributeError, TypeError) as error:
         raise ValueError(
             f"{path} is no npz file of plain arrays; numpy.savez(path, features=..., labels=...) "
             "writes one, of numbers or strings, not of objects"

@@ -16,7 +16,7 @@ from rich.table import Table
 from ..estimators import ContrastiveEncoder, LinearRPC, load, split_rows
 from ..objectives import OBJECTIVES
 from ..runs import atomic_write, environment, strict_json
-from ..settings import POSITIONAL, SettingsError, check_choices, check_seed, choice
+from ..settings import POSITIONAL, SettingsError, check_choices, check_seed, check_used, choice
 from .mi_data import read_mi_data
 
 __all__ = ["Fit", "Retrieve", "fit", "retrieve"]
@@ -118,6 +118,10 @@ class Fit:
                 f"method 'exact' maximises rpc, got objective {self.objective!r}: take method "
                 "linear or mlp"
             )
+        if self.method == "exact":
+            check_used(self, "steps batch_size", "method linear and mlp")
+        else:
+            check_used(self, "ridge", "method exact")
 
 
 def fit(settings: Fit, console: Console | None = None) -> LinearRPC | ContrastiveEncoder:

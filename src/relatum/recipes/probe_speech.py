@@ -12,15 +12,23 @@ import numpy as np
 from jaxtyping import Bool, Int64
 from rich.console import Console
 
-from ..data.audio import PHONES, Corpus, read_frame_labels, read_ids, read_phone_names
+from ..data.audio import PHONES, Corpus, read_ids, read_phone_names
 from ..models import SpeechNetwork
 from ..probes import ABXResult, ProbeResult, ProtocolCard, parameter_hash
 from ..runs import Run, RunError, atomic_write
 from ..settings import POSITIONAL, check_choices, choice
 from .images.resolve import found_device
-from .speech import TrainSpeech, build_networks, load_corpus, read_settings, trained_network
+from .speech import (
+    TrainSpeech,
+    build_networks,
+    load_corpus,
+    read_settings,
+    sizes_of,
+    trained_network,
+)
 from .speech.excerpt import Excerpt
 from .speech.features import FrameFeatures, context_features, mfcc_features
+from .speech.labels import labelled
 from .speech.probing import ProbeSet, phone_abx, phone_probe, speaker_probes, split_of
 from .tables import probe_table
 
@@ -126,9 +134,11 @@ def main(settings: ProbeSpeech, console: Console | None = None) -> list[dict[str
     materials: dict[tuple[object, ...], Material] = {}
     payloads = []
     for run, own in zip(runs, trained, strict=True):
-        key = (settings.data or own.data, own.rate, own.channels, own.window)
+        key = (settings.data or own.data, own.rate, own.channels, own.window, own.strides)
         if key not in materials:
             materials[key] = _material(settings, own)
+            for remark in materials[key].corpus.notes:
+                console.out(f"note: {remark}", highlight=False)
         for remark in _seen_in_training(own, materials[key]):
             console.out(f"note: {run.path}: {remark}", highlight=False)
         payloads.append(_probe_run(run, own, settings, materials[key], key, shared))
@@ -141,16 +151,11 @@ def main(settings: ProbeSpeech, console: Console | None = None) -> list[dict[str
 
 
 def _material(settings: ProbeSpeech, own: TrainSpeech) -> Material:
-    labels = None if settings.labels is None else read_frame_labels(settings.labels)
     everything = replace(own, only=None)
     corpus = load_corpus(everything, data=settings.data)
-    if labels is not None:
-        kept = tuple(u for u in corpus.utterances if u.id in labels)
-        if not kept:
-            raise ValueError(f"{settings.labels} has labels of none of {len(corpus)} recordings")
-        left = len(corpus) - len(kept)
-        notes = (*corpus.notes, f"{left} recordings have no labels") if left else corpus.notes
-        corpus = replace(corpus, utterances=kept, notes=notes)
+    labels = None
+    if settings.labels is not None:
+        corpus, labels = labelled(settings.labels, corpus, sizes_of(own).hop)
     names = (
         [str(i) for i in range(PHONES)]
         if settings.phones is None
@@ -161,8 +166,7 @@ def _material(settings: ProbeSpeech, own: TrainSpeech) -> Material:
     else:
         held_out = None if settings.held_out is None else read_ids(settings.held_out)
         test, how = split_of(corpus, settings.split, held_out)
-    chosen = None if labels is None else [labels[u.id] for u in corpus.utterances]
-    return Material(corpus, test, how, chosen, names)
+    return Material(corpus, test, how, labels, names)
 
 
 def _seen_in_training(own: TrainSpeech, material: Material) -> list[str]:

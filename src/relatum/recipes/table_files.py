@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +14,7 @@ import pyarrow as untyped_arrow
 import pyarrow.csv as untyped_csv
 import pyarrow.parquet as untyped_parquet
 
-__all__ = ["read_columns"]
+__all__ = ["DAMAGED", "read_columns"]
 
 # pyarrow has no types.
 arrow: Any = untyped_arrow
@@ -20,6 +22,8 @@ arrow_csv: Any = untyped_csv
 parquet: Any = untyped_parquet
 
 _DELIMITERS: Final = {".csv": ",;\t", ".tsv": "\t", ".txt": "\t;,"}
+DAMAGED: Final = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+"""What reading a damaged npy or npz file raises."""
 ENDINGS: Final = (*_DELIMITERS, ".parquet", ".npy", ".npz")
 
 
@@ -64,13 +68,13 @@ def _fields(path: Path, header: bool | None) -> dict[str, Any]:
 
 def _numpy(path: Path) -> dict[str, Any]:
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            named = loaded.dtype.names
-            return {name: loaded[name] for name in named} if named else {"": loaded}
-        with loaded:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                named = loaded.dtype.names
+                return {name: loaded[name] for name in named} if named else {"": loaded}
             return {key: loaded[key] for key in loaded.files}
-    except ValueError as error:
+    except DAMAGED as error:
         raise ValueError(f"cannot read {path}: {error}") from error
 
 

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from ..models import BoundedEncoder
 from ..runs import Run
-from ..settings import from_yaml
+from ..settings import check_used, from_yaml
 from ..training import Monitor, Plan, TrainingState, build_optimizer, load_checkpoint, train
 from .classes import TrainClasses, TupleStep, classes_record, load_population
 from .continuing import Trainer, forget_later_lines, open_run
+from .kinds import check_kind
 from .tables import classes_table
 
 __all__ = ["TrainClasses", "main"]
@@ -33,6 +34,8 @@ def main(settings: TrainClasses, console: Console | None = None) -> Run:
         NonFiniteLoss: If the loss is not finite.
     """
     console = console or Console()
+    if settings.layers == 1:
+        check_used(settings, "hidden", "layers of 2 or more")
     population = load_population(settings)
     tuples = population.draw(settings, np.random.default_rng([settings.seed, 3]))
     encoder = _encoder(settings, population.inputs.shape[1])
@@ -97,6 +100,7 @@ def _state(settings: TrainClasses, encoder: BoundedEncoder, run: Run) -> Trainin
 
 
 def _read_settings(run: Run) -> TrainClasses:
+    check_kind(run, "train classes")
     return from_yaml(TrainClasses, run.config_text, where=str(run.path / "config.yaml"))
 
 

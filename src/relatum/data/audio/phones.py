@@ -64,7 +64,7 @@ def read_frame_labels(path: Path, classes: int = PHONES) -> dict[str, Int64[np.n
             is no number from 0 to ``classes - 1``; the message names the line.
     """
     found: dict[str, Int64[np.ndarray, " t"]] = {}
-    for number, line in _lines(path):
+    for number, line in numbered_lines(path):
         name, *labels = line.split()
         try:
             array = np.array(labels, dtype=np.int64)
@@ -91,7 +91,7 @@ def read_phone_names(path: Path) -> tuple[str, ...]:
         DataError: If a line is not so, or the numbers are not 0, 1, 2, ... without gap.
     """
     names: dict[int, str] = {}
-    for number, line in _lines(path):
+    for number, line in numbered_lines(path):
         words = line.split()
         if len(words) < 2 or not words[0].isdecimal() or int(words[0]) in names:
             raise DataError(f"{path} line {number}: expected a new number and a phone, got {line}")
@@ -111,7 +111,7 @@ def read_segments(path: Path) -> dict[str, tuple[Segment, ...]]:
         DataError: If a line is not so; the message names it.
     """
     found = {}
-    for number, line in _lines(path):
+    for number, line in numbered_lines(path):
         try:
             record = json.loads(line)
             phones = [phone for word in record["words"] for phone in word[3]]
@@ -159,7 +159,7 @@ def labels_from_segments(
     return labels
 
 
-def _lines(path: Path) -> Iterable[tuple[int, str]]:
+def numbered_lines(path: Path) -> Iterable[tuple[int, str]]:
     """Lines that are not blank, with their numbers."""
     try:
         data = path.read_bytes()

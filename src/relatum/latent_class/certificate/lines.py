@@ -57,7 +57,9 @@ def class_lines(
     if sample.counts.min() < 6:
         return found, ("best linear classifier left out: a class has fewer than 6 rows",)
     bracket = supervised_bracket(sample, loss, level=level, seed=seed, **_BRACKET)
-    found |= {"supervised_low": bracket.low, "supervised_high": bracket.high}
+    if not math.isnan(bracket.low.value):
+        found["supervised_low"] = bracket.low
+    found["supervised_high"] = bracket.high
     return found, tuple(x for x in bracket.low.notes if x not in sample.notes)
 
 

@@ -38,7 +38,12 @@ def assumptions(inputs: Inputs, *, views: bool | None = None) -> dict[str, bool 
 
 
 def warnings(
-    inputs: Inputs, value: Certified, *, views: bool | None = None, thinned: bool = False
+    inputs: Inputs,
+    value: Certified,
+    *,
+    views: bool | None = None,
+    thinned: bool = False,
+    unsolved: bool = False,
 ) -> tuple[str, ...]:
     """In plain words.
 
@@ -47,6 +52,7 @@ def warnings(
         value: What was certified.
         views: Whether the pairs were found to look like views.
         thinned: Whether rows were left out because they share a group.
+        unsolved: Whether the best linear classifier on the sample was not found.
     """
     found = []
     if value.vacuous:
@@ -80,6 +86,11 @@ def warnings(
         )
     if thinned:
         found.append("Rows share groups: each group counts once (see the notes), not its rows.")
+    if unsolved:
+        found.append(
+            "The lower reading of the best linear classifier is left out: its solver gave up (see "
+            "the notes). No other number depends on it."
+        )
     return tuple(found)
 
 

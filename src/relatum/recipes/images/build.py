@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, cast
 
@@ -26,6 +25,7 @@ from ...objectives import OBJECTIVES, Released
 from ...runs import Run, RunError
 from ...settings import from_yaml
 from ...training import load_checkpoint
+from ..kinds import check_kind
 from .resolve import objective_parameters, stored_size
 from .settings import TrainImages
 
@@ -176,11 +176,7 @@ def read_settings(run: Run) -> TrainImages:
         ValueError: If its ``config.yaml`` is not that of a training run on images.
     """
     where = str(run.path / "config.yaml")
-    if re.search(r"^triplets:", run.config_text, re.MULTILINE):
-        raise RunError(
-            f"{run.path} is a run of `relatum train classes`, whose encoder takes no images; "
-            "this needs one of `relatum train images`"
-        )
+    check_kind(run, "train images")
     settings = from_yaml(TrainImages, run.config_text, where=where)
     if settings.critic is None:
         raise RunError(f"{where} leaves settings open: it was not written by `relatum train`")

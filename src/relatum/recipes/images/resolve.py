@@ -12,7 +12,7 @@ import torch
 
 from ...base import MomentObjective
 from ...objectives import OBJECTIVES, Released
-from ...settings import SettingsError
+from ...settings import SettingsError, check_used
 from .settings import CRITIC_TEMPERATURES, TrainImages
 
 __all__ = [
@@ -172,6 +172,7 @@ def _check_together(settings: TrainImages, rows: int) -> None:
         raise SettingsError(
             f"positives {settings.positives} belongs to pairing block, got {settings.pairing!r}"
         )
+    _check_used(settings)
     _check_lipschitz(settings)
     _check_moments(settings)
     _check_debiased(settings)
@@ -190,6 +191,18 @@ def _check_together(settings: TrainImages, rows: int) -> None:
             f"queue_size {settings.queue_size} is not smaller than the training set ({rows} "
             "images): the queue would hold older copies of the same images"
         )
+
+
+def _check_used(settings: TrainImages) -> None:
+    """Raises SettingsError where a setting would have no effect."""
+    if not settings.certify_every:
+        check_used(settings, "certify_images", "certify_every")
+    if not settings.stream:
+        check_used(settings, "cache", "stream")
+    if settings.projection_layers == 1:
+        check_used(settings, "projection_hidden", "projection_layers of 2 or more")
+    if set_name(settings) in ("mnist5k", "digits"):
+        check_used(settings, "download", "sets of torchvision, not to mnist5k or digits")
 
 
 def _check_lipschitz(settings: TrainImages) -> None:

@@ -20,8 +20,9 @@ from ...losses import ContrastiveLoss
 from ...models import SpeechNetwork, SpeechSizes
 from ...objectives import OBJECTIVES
 from ...runs import Run, RunError
-from ...settings import SettingsError, from_yaml
+from ...settings import SettingsError, check_used, from_yaml
 from ...training import load_checkpoint
+from ..kinds import check_kind, kind_of
 from .settings import TrainSpeech
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "build_networks",
     "check_same_sounds",
     "data_card",
-    "is_speech_run",
     "load_corpus",
     "load_windows",
     "read_settings",
@@ -63,6 +63,8 @@ def resolve(settings: TrainSpeech) -> TrainSpeech:
     for name, value in given.items():
         if value is not None and name not in known:
             raise SettingsError(f"objective {settings.objective!r} has no parameter {name}")
+    if settings.predictor != "transformer":
+        check_used(settings, "heads feedforward dropout", "predictor transformer")
     if settings.penalty is not None and settings.objective != "wpc":
         raise SettingsError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
     penalty = 10.0 if settings.objective == "wpc" and settings.penalty is None else settings.penalty
@@ -208,18 +210,14 @@ def check_same_sounds(run: Run, windows: Windows) -> None:
         )
 
 
-def is_speech_run(run: Run) -> bool:
-    """Whether a run is one of `relatum train speech`."""
-    return any(line.startswith("look_ahead:") for line in run.config_text.splitlines())
-
-
 def read_settings(run: Run) -> TrainSpeech:
     """The resolved settings of a run.
 
     Raises:
         RunError: If it is not one of `relatum train speech`.
     """
-    if not is_speech_run(run):
+    check_kind(run, "train speech")
+    if kind_of(run) is None:
         raise RunError(f"{run.path} is not a run of `relatum train speech`")
     return from_yaml(TrainSpeech, run.config_text, where=str(run.path / "config.yaml"))
 

@@ -10,13 +10,14 @@ from typing import Any, Final
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from ...data.audio import Corpus, read_frame_labels, read_ids, read_phone_names
+from ...data.audio import Corpus, read_ids, read_phone_names
 from ...models import SpeechNetwork
 from ...runs import RunError
 from ...settings import SettingsError
 from ..images.resolve import found_device
 from .build import load_corpus, resolve
 from .features import FrameFeatures, context_features
+from .labels import labels_of
 from .probing import ProbeSet, phone_abx, phone_probe, speaker_probes, split_of
 from .settings import TrainSpeech
 
@@ -103,12 +104,13 @@ class SpeechFolder:
 
         Raises:
             RunError: If an utterance has none.
+            ValueError: If it has too few or too many.
         """
-        found = read_frame_labels(self.path / _LABELS)
-        missing = [each.id for each in corpus.utterances if each.id not in found]
+        found = labels_of(self.path / _LABELS, corpus, corpus.rate // 100).each
+        missing = [u.id for u, each in zip(corpus.utterances, found, strict=True) if each is None]
         if missing:
             raise RunError(f"{self.path / _LABELS} has no labels of {missing[0]}")
-        return [found[each.id] for each in corpus.utterances]
+        return [each for each in found if each is not None]
 
     def both_sides(self, settings: TrainSpeech) -> tuple[Corpus, Bool[np.ndarray, " n"]]:
         """All utterances of the published split, and which are held out."""

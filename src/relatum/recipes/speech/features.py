@@ -32,11 +32,11 @@ def context_features(
         normalize: Whether windows are brought to mean 0 and variance 1, as in training.
     """
     prepare = unit_windows if normalize else _as_given
+    hop = network.sizes.hop
 
     @torch.no_grad()
     def features(corpus: Corpus, number: int) -> Float[np.ndarray, "t d"]:
         samples = torch.from_numpy(corpus.read(number)).to(device)
-        hop = network.sizes.hop
         whole = len(samples) // window
         parts = []
         if whole:
@@ -49,7 +49,7 @@ def context_features(
         if not parts:
             return np.zeros((0, network.dim), np.float32)
         found: Float[np.ndarray, "t d"] = torch.cat(parts).float().cpu().numpy()
-        return found[: label_count(len(samples))]
+        return found[: label_count(len(samples), window=5 * hop // 2, hop=hop)]
 
     network.eval()
     return features
