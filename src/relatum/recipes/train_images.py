@@ -68,6 +68,7 @@ def main(
         RunError: If ``out`` already holds a run (without ``resume``), or another one (with it).
         NonFiniteLoss: If the loss is not finite and ``on_nonfinite`` is "stop".
     """
+    asked = console is None  # by a person, not by a command of which this is a part
     console = console or Console()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -125,7 +126,7 @@ def main(
         outcome = _outcome(run, settings, networks, state, plan, nonfinite)
         outcome |= exchange(place.group, state.step - began)
         run.write_result("training", "training", outcome)
-    if console.is_terminal:
+    if asked:
         done = f"trained in {state.seconds:.0f} s; next: relatum probe {run.path}"
         console.out(done, highlight=False)
     return run
