@@ -127,8 +127,8 @@ def _order(data: str, network: str, of: Mapping[str, Runs]) -> str:
         words[verdict] += 1
         pair = f"{better.upper()} − {worse.upper()}"
         lines.append([pair, f"{paper[better] - paper[worse]:+.2f}", gain(a, b), verdict])
-    said = ", ".join(f"{count} {word.strip('*')}" for word, count in words.items() if count)
-    return f"{table(['pair', 'paper', 'here', 'verdict'], lines)}\n\nOf these {said or 'none run'}."
+    said = ", ".join(f"{word.strip('*')} {count}" for word, count in words.items())
+    return f"{table(['pair', 'paper', 'here', 'verdict'], lines)}\n\nOf {len(lines)}: {said}."
 
 
 def _protocol(plan: Mapping[str, Any]) -> str:
