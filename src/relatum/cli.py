@@ -246,7 +246,10 @@ def _parser(name: str, settings_class: type) -> ArgumentParser:
         text += kind_and_default(hints[field.name], field)
         default = None if field.default is dataclasses.MISSING else field.default
         text = text.replace("%", "%%")
-        section.add_argument(f"--{option}", type=hints[field.name], default=default, help=text)
+        kind = {"metavar": "{true,false}"} if bool in union_types(hints[field.name]) else {}
+        section.add_argument(
+            f"--{option}", type=hints[field.name], default=default, help=text, **kind
+        )
     return parser
 
 

@@ -124,7 +124,7 @@ def _few_shot(certificate: TransferCertificate) -> str:
 def _costly(certificate: TransferCertificate) -> str:
     if not certificate.costly:
         return ""
-    rows = ["Class pairs that cost most (one-shot risk, part of the whole)"]
+    rows = ["Class pairs that cost most (one-shot risk, share of all)"]
     for pair in certificate.costly[:5]:
         room = min(40, _width() - 33)
         names = textwrap.shorten(f"{pair.class_a} / {pair.class_b}", room, placeholder="...")
