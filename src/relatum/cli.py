@@ -236,7 +236,8 @@ def _parser(name: str, settings_class: type) -> ArgumentParser:
         parser.usage = f"relatum {name} {shown} [options]"
         parser.epilog = f"{word}: {docs[place.name]}"
     parser.add_argument("--config", action="config", help="YAML preset; options win over it.")
-    sections, section = COMMANDS[name].sections, parser
+    sections = COMMANDS[name].sections
+    section: Any = parser
     for option, field in _fields(settings_class).items():
         if field.name in sections:
             section = parser.add_argument_group(sections[field.name])
@@ -246,10 +247,9 @@ def _parser(name: str, settings_class: type) -> ArgumentParser:
         text += kind_and_default(hints[field.name], field)
         default = None if field.default is dataclasses.MISSING else field.default
         text = text.replace("%", "%%")
-        kind = {"metavar": "{true,false}"} if bool in union_types(hints[field.name]) else {}
-        section.add_argument(
-            f"--{option}", type=hints[field.name], default=default, help=text, **kind
-        )
+        hint_of = hints[field.name]
+        switch = {"metavar": "{true,false}"} if bool in union_types(hint_of) else {}
+        section.add_argument(f"--{option}", type=hint_of, default=default, help=text, **switch)
     return parser
 
 

@@ -39,8 +39,9 @@ class MI:
     """File: .csv or .tsv with a line of names, .parquet, .npy (n, d) or .npz."""
 
     x: str = "x"
-    """Columns of one side: names (a,b), patterns ('gene_*', in quotes), numbers from 0 (0,3), ranges
-    with both ends (a:c, 0:4). Where a field holds several numbers a row (npz, parquet): key, key[3] or key[0:4]."""
+    """Columns of one side: names (a,b), patterns ('gene_*', in quotes), numbers from 0 (0,3),
+    ranges with both ends (a:c, 0:4). Where a field holds several numbers a row (npz, parquet): key,
+    key[3] or key[0:4]."""
 
     y: str = "y"
     """Columns of the other side. The order of sides makes no difference."""
@@ -48,9 +49,10 @@ class MI:
     method: str = "rpc,ksg,gaussian"
     """Methods separated by commas, or all. Without training: gaussian (exact for normal data, blind
     to what correlations do not show), ksg (nearest neighbours, for few columns), discrete, mixed,
-    histogram (for classes and counts). By a trained critic, for many columns or rows: rpc, chi2, smile
-    (plug-in: err to either side); cpc, nwj, js, tuba (lower bounds); dv, mine (the same, but biased
-    upwards in few rows). By two trained densities: doe, doe-logistic (a difference, errs to either side)."""
+    histogram (for classes and counts). By a trained critic, for many columns or rows: rpc, chi2,
+    smile (plug-in: err to either side); cpc, nwj, js, tuba (lower bounds); dv, mine (the same, but
+    biased upwards in few rows). By two trained densities: doe, doe-logistic (a difference, errs to
+    either side)."""
 
     critic: str | None = choice(None, CRITICS)
     """Methods of a trained critic: kernel = a closed form without a network, several times as fast;
@@ -168,6 +170,9 @@ def _estimates(
     found: list[MIEstimate] = []
     refused: dict[str, str] = {}
     for method, progress in _shown(settings, console):
+        own: dict[str, Any] = {}
+        if settings.critic is not None and method in TRAINED:
+            own["critic"] = settings.critic
         try:
             estimate = estimate_mi(
                 data.x,
@@ -181,7 +186,7 @@ def _estimates(
                 permutations=settings.permutations,
                 progress=progress,
                 seeds=settings.seeds,
-                **({"critic": settings.critic} if settings.critic and method in TRAINED else {}),
+                **own,
             )
         except ValueError as error:
             refused[method] = str(error)

@@ -53,7 +53,7 @@ def _heading(certificate: TransferCertificate) -> str:
         if certificate.vacuous:
             meaning = "VACUOUS: the classifier that knows nothing has risk 1"
         verdict = f"CERTIFIED: {bound}; {meaning}. {certificate.reason}"
-    return "\n".join([title, *_wrapped(verdict, "")])
+    return "\n".join([*_wrapped(title, ""), *_wrapped(verdict, "")])
 
 
 def _short(certificate: TransferCertificate) -> str:
@@ -98,7 +98,7 @@ def _lines(lines: Sequence[CertificateLine]) -> str:
 def _few_shot(certificate: TransferCertificate) -> str:
     if not certificate.few_shot:
         return ""
-    first, cell = ("labels per class", 18) if _width() >= 90 else ("labels", 14)
+    first, cell = ("labels per class", 18) if _width() >= 90 else ("rows", 14)
     titles = ("risk L^≠_b", "error of two", "top-1 error")
     rows = _wrapped(
         "Few-shot curve: the mean classifier of so many labelled rows per class, predicted; ± of a "
