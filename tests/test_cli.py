@@ -263,3 +263,13 @@ def test_a_reader_that_stops_early_is_no_error():
     os.close(write)
     assert found.returncode == 1
     assert found.stderr == ""
+
+
+def test_a_log_says_how_far_it_is_and_what_to_do_next(capsys, tmp_path):
+    code, out, _ = say(
+        capsys, "train", "images", "--data", "digits", "--steps", "2", "--batch-size", "32",
+        "--no-tensorboard", "--out", str(tmp_path / "run"),
+    )  # fmt: skip
+    assert code == 0
+    assert "run step 2/2 epoch" in out
+    assert out.splitlines()[-1].endswith(f"next: relatum probe {tmp_path / 'run'}")
