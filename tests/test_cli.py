@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from relatum import cli
+from relatum.objectives import OBJECTIVES
+from relatum.objectives.table import table_rows
 from relatum.recipes.images import TrainImages
 from relatum.recipes.probe import Probe
 from relatum.settings import field_docs
@@ -37,6 +40,23 @@ def test_help_of_every_command(capsys, name):
     assert f"relatum {name}" in out
 
 
+@pytest.mark.parametrize("word", ["train", "reproduce"])
+def test_a_word_that_begins_commands_lists_them(capsys, word):
+    for words in ([word], [word, "--help"], [word, "-h"]):
+        code, out, _ = say(capsys, *words)
+        assert code == 0
+        listed = [line[2:].split("  ")[0] for line in out.splitlines() if line.startswith("  ")]
+        assert listed == [name for name in cli.COMMANDS if name.startswith(f"{word} ")]
+        assert all(cli.COMMANDS[name].summary in out for name in listed)
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_help_speaks_of_no_python_types(capsys, name):
+    text = " ".join(say(capsys, *name.split(), "--help")[1].split())
+    for word in ("<class", "(type:", "default: null", "default: )", "None)"):
+        assert word not in text
+
+
 def test_help_teaches(capsys):
     _, out, _ = say(capsys, "train", "images", "--help")
     text = " ".join(out.split())
@@ -50,7 +70,8 @@ def test_help_teaches(capsys):
     [
         (["tran"], "unknown command 'tran'; did you mean 'train images'?"),
         (["train", "imges"], "unknown command 'train imges'; did you mean 'train images'?"),
-        (["train"], "unknown command 'train'; did you mean 'train images'?"),
+        (["train", "--data", "x"], "unknown command 'train --data'; did you mean 'train images'?"),
+        (["images"], "unknown command 'images'; did you mean 'train images'?"),
         (["train", "clases"], "unknown command 'train clases'; did you mean 'train classes'?"),
         (["prob"], "unknown command 'prob'; did you mean 'probe'?"),
         (["train", "images", "--bach-size", "3"], "did you mean '--batch-size'?"),
@@ -77,10 +98,11 @@ def test_help_teaches(capsys):
         (["embed", "x", "--limit", "0"], "limit must be at least 1, got 0"),
         (["embed", "x", "--split-seed", "-1"], "split_seed must be an integer from 0"),
         (["demo", "--epochs", "0"], "epochs must be positive and finite, got 0"),
-        (["fly"], "unknown command 'fly'; known are train images, train classes, probe"),
+        (["fly"], "unknown command 'fly'; all are listed by relatum --help"),
         (["probe", "x", "--colour", "3"], "option '--colour'; all are listed by relatum probe"),
         (["train", "images", "--objective", "CPC"], "did you mean 'cpc'?"),
         (["probe", "x", "--map", "circle"], "unknown map 'circle'; Known: tsne, pca"),
+        (["objectives", "rcp"], "unknown objective 'rcp'; did you mean 'rpc'?"),
         (["embed"], "takes one RUN, got 0"),
         (["embed", "a", "b"], "takes one RUN, got 2"),
     ],
@@ -195,6 +217,17 @@ def test_objectives(capsys):
     assert "E_P[" in out or "E_P f" in out
 
 
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_one_objective_is_explained(capsys, name):
+    row = next(row for row in table_rows() if row["name"] == name)
+    code, out, _ = say(capsys, "objectives", name)
+    text = " ".join(out.split())
+    assert code == 0
+    for key in ("title", "formula", "reduction", "optimum", "mi_reading", "cost", "stable_here"):
+        assert " ".join(row[key].split()) in text, key
+    assert not re.search(r":math:|:func:|``|\\\\", text)
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_every_setting_is_explained(name):
     command = cli.COMMANDS[name]
@@ -230,3 +263,13 @@ def test_a_reader_that_stops_early_is_no_error():
     os.close(write)
     assert found.returncode == 1
     assert found.stderr == ""
+
+
+def test_a_log_says_how_far_it_is_and_what_to_do_next(capsys, tmp_path):
+    code, out, _ = say(
+        capsys, "train", "images", "--data", "digits", "--steps", "2", "--batch-size", "32",
+        "--no-tensorboard", "--out", str(tmp_path / "run"),
+    )  # fmt: skip
+    assert code == 0
+    assert "run step 2/2 epoch" in out
+    assert out.splitlines()[-1].endswith(f"next: relatum probe {tmp_path / 'run'}")

@@ -12,97 +12,26 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import io
 import os
 import sys
 import types
 import typing
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import yaml
 from jsonargparse import ArgumentError, ArgumentParser
 
+from .commands import COMMANDS
+from .help_pages import ARTICLES, HelpPage, kind_and_default, union_types
 from .settings import SettingsError, field_docs, from_mapping, hint, nearest
 
-__all__ = ["COMMANDS", "Command", "main", "parse"]
+__all__ = ["COMMANDS", "main", "parse"]
 
-
-class Command(NamedTuple):
-    """Where a command's settings class and function are."""
-
-    module: str
-    settings: str
-    function: str
-    summary: str
-
-
-COMMANDS: Final[dict[str, Command]] = {
-    "train images": Command(
-        "recipes.train_images", "TrainImages", "main", "train an encoder on images"
-    ),
-    "train classes": Command(
-        "recipes.train_classes", "TrainClasses", "main", "train where theory bounds the outcome"
-    ),
-    "probe": Command("recipes.probe", "Probe", "main", "measure trained encoders"),
-    "finetune": Command(
-        "recipes.finetune", "FineTune", "main", "train a whole network on few or all labels"
-    ),
-    "embed": Command("recipes.embed", "Embed", "main", "write features and ids to files"),
-    "export": Command("recipes.export", "Export", "main", "write a trained encoder to one file"),
-    "train speech": Command(
-        "recipes.train_speech", "TrainSpeech", "main", "train an encoder on recordings"
-    ),
-    "probe speech": Command(
-        "recipes.probe_speech", "ProbeSpeech", "main", "measure encoders of recordings"
-    ),
-    "embed speech": Command(
-        "recipes.embed_speech", "EmbedSpeech", "main", "write features of every 10 ms to files"
-    ),
-    "certify": Command(
-        "recipes.certify", "Certify", "main", "say how well classes will be told apart"
-    ),
-    "report": Command("recipes.report", "Report", "main", "make one HTML page from runs"),
-    "objectives": Command(
-        "recipes.report", "Objectives", "list_objectives", "explain the objectives"
-    ),
-    "fit": Command("recipes.fit", "Fit", "fit", "embed two sides of a table"),
-    "retrieve": Command("recipes.fit", "Retrieve", "retrieve", "find the other side of a row"),
-    "mi": Command("recipes.mi", "MI", "main", "estimate mutual information from a table"),
-    "mi-benchmark": Command(
-        "recipes.mi_benchmark", "MIBenchmark", "main", "measure estimators of mutual information"
-    ),
-    "reproduce stability": Command(
-        "recipes.stability", "Stability", "main", "which objectives run away, and why"
-    ),
-    "reproduce batch-size": Command(
-        "recipes.batch_size", "BatchSize", "main", "accuracy against the size of the batch"
-    ),
-    "reproduce relative-parameters": Command(
-        "recipes.relative_parameters",
-        "RelativeParameters",
-        "main",
-        "accuracy over alpha, beta and gamma",
-    ),
-    "reproduce vision-table": Command(
-        "recipes.vision_table", "VisionTable", "main", "every objective on CIFAR and STL-10"
-    ),
-    "reproduce speech-table": Command(
-        "recipes.speech_table", "SpeechTable", "main", "phones and speakers by every objective"
-    ),
-    "reproduce speech-batch-size": Command(
-        "recipes.speech_batch_size", "SpeechBatchSize", "main", "phones against the batch's size"
-    ),
-    "reproduce mi-staircase": Command(
-        "recipes.mi_staircase",
-        "Staircase",
-        "main",
-        "follow a climbing mutual information by every estimator",
-    ),
-    "demo": Command("recipes.demo", "Demo", "main", "the whole job on MNIST-5k, in minutes"),
-}
 
 EXAMPLES: Final = """examples:
   relatum train images --data mnist5k --objective rpc --out runs/rpc
@@ -148,6 +77,9 @@ def _run(words: list[str], debug: bool) -> int:
             return 0
         if words[0] == "--version":
             print(f"relatum {importlib.import_module('relatum').__version__}")
+            return 0
+        if _only_first_word(words):
+            print(_subjects(words[0]))
             return 0
         name, rest = _command(words)
         command = COMMANDS[name]
@@ -200,8 +132,6 @@ def parse(name: str, settings_class: type[S], words: Sequence[str]) -> S:
 
 
 def _overview() -> str:
-    width = max(len(name) for name in COMMANDS)
-    lines = [f"  {name:{width}}  {command.summary}" for name, command in COMMANDS.items()]
     return "\n".join(
         [
             "usage: relatum COMMAND [options]",
@@ -209,7 +139,7 @@ def _overview() -> str:
             "Contrastive representation learning: train, probe, report; mutual information.",
             "",
             "commands:",
-            *lines,
+            *_summaries(COMMANDS),
             "",
             "`relatum COMMAND --help` explains every option of a command.",
             "`relatum --version` tells the version; --debug shows the traceback of an error.",
@@ -222,20 +152,51 @@ def _overview() -> str:
     )
 
 
+def _summaries(names: Collection[str]) -> list[str]:
+    width = max(map(len, names))
+    return [f"  {name:{width}}  {COMMANDS[name].summary}" for name in names]
+
+
+def _only_first_word(words: Sequence[str]) -> bool:
+    """Whether these are a word such as train, which says nothing yet of what, and no more."""
+    return (
+        words[0] not in COMMANDS
+        and bool(_beginning(words[0]))
+        and (len(words) == 1 or words[1] in ("-h", "--help"))
+    )
+
+
+def _beginning(word: str) -> list[str]:
+    return [name for name in COMMANDS if name.startswith(f"{word} ")]
+
+
+def _subjects(word: str) -> str:
+    return "\n".join(
+        [
+            f"usage: relatum {word} SUBJECT [options]",
+            "",
+            *_summaries(_beginning(word)),
+            "",
+            f"`relatum {word} SUBJECT --help` explains every option.",
+        ]
+    )
+
+
 def _command(words: Sequence[str]) -> tuple[str, list[str]]:
     for length in (2, 1):
         name = " ".join(words[:length])
         if name in COMMANDS:
             return name, list(words[length:])
-    subjects = [name for name in COMMANDS if name.startswith(f"{words[0]} ")]
-    if subjects:
+    if subjects := _beginning(words[0]):
         tried = " ".join(words[:2])
         meant = nearest(tried, subjects) or subjects[0]
-        raise UsageError(f"unknown command {tried!r}; did you mean {meant!r}?")
-    first = {name.split()[0]: name for name in reversed(COMMANDS)}
-    near = first.get(nearest(words[0], first) or "")
-    said = f"did you mean {near!r}?" if near else f"known are {', '.join(COMMANDS)}."
-    raise UsageError(f"unknown command {words[0]!r}; {said} See relatum --help")
+        raise UsageError(
+            f"unknown command {tried!r}; did you mean {meant!r}? See relatum {words[0]} --help"
+        )
+    known = {word: name for name in reversed(COMMANDS) for word in (*name.split(), name)}
+    near = known.get(nearest(" ".join(words[:2]), known) or nearest(words[0], known) or "")
+    said = f"did you mean {near!r}? See" if near else "all are listed by"
+    raise UsageError(f"unknown command {words[0]!r}; {said} relatum --help")
 
 
 def _dashed(name: str) -> str:
@@ -262,24 +223,38 @@ def _parser(name: str, settings_class: type) -> ArgumentParser:
     parser = ArgumentParser(
         prog=f"relatum {name}",
         usage=f"relatum {name} [options]",
-        description=settings_class.__doc__,
+        description=inspect.getdoc(settings_class),
         exit_on_error=False,
         print_config=None,
+        formatter_class=HelpPage,
     )
     place = _positional_field(settings_class)
     if place is not None:
-        many = "..." if typing.get_origin(hints[place.name]) is list else ""
         word = place.name.rstrip("s").upper()
-        parser.usage = f"relatum {name} {word}{many} [options]"
+        many = "..." if typing.get_origin(hints[place.name]) is list else ""
+        shown = f"[{word}]" if _may_lack(place) else f"{word}{many}"
+        parser.usage = f"relatum {name} {shown} [options]"
         parser.epilog = f"{word}: {docs[place.name]}"
     parser.add_argument("--config", action="config", help="YAML preset; options win over it.")
+    sections = COMMANDS[name].sections
+    section: Any = parser
     for option, field in _fields(settings_class).items():
-        text = docs[field.name].replace("%", "%%")
+        if field.name in sections:
+            section = parser.add_argument_group(sections[field.name])
+        text = docs[field.name]
         if field.metadata.get("choices"):
             text += f" One of: {', '.join(field.metadata['choices'])}."
+        text += kind_and_default(hints[field.name], field)
         default = None if field.default is dataclasses.MISSING else field.default
-        parser.add_argument(f"--{option}", type=hints[field.name], default=default, help=text)
+        text = text.replace("%", "%%")
+        hint_of = hints[field.name]
+        switch = {"metavar": "{true,false}"} if bool in union_types(hint_of) else {}
+        section.add_argument(f"--{option}", type=hint_of, default=default, help=text, **switch)
     return parser
+
+
+def _may_lack(place: dataclasses.Field[Any]) -> bool:
+    return place.default is not dataclasses.MISSING
 
 
 def _split(
@@ -288,7 +263,9 @@ def _split(
     """Options with their values, values without an option, and presets."""
     fields, hints = _fields(settings_class), typing.get_type_hints(settings_class)
     loose = _positional_field(settings_class) is not None
-    switches = {option for option, field in fields.items() if bool in _types(hints[field.name])}
+    switches = {
+        option for option, field in fields.items() if bool in union_types(hints[field.name])
+    }
     given: dict[str, str] = {}
     values, presets = [], []
     queue = list(words)
@@ -338,11 +315,6 @@ def _switch(option: str, equals: str, value: str, queue: list[str], loose: bool)
     return str(on != option.startswith("no-")).lower()
 
 
-def _types(hint: Any) -> tuple[Any, ...]:
-    union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-    return typing.get_args(hint) if union else (hint,)
-
-
 def _check_preset(parser: ArgumentParser, settings_class: type, path: Path) -> None:
     """Raises UsageError, with the key, if a preset is not what the settings are."""
     try:
@@ -364,7 +336,7 @@ def _check_preset(parser: ArgumentParser, settings_class: type, path: Path) -> N
             raise UsageError(f"{path}: {key} is empty; give it a value, or leave it out")
         try:
             # A key without a value is null, which only options with an open default may be.
-            if value is None and types.NoneType not in _types(hints[key]):
+            if value is None and types.NoneType not in union_types(hints[key]):
                 raise ArgumentError(None, "null")
             parser.parse_object({key: value})
         except ArgumentError:
@@ -386,9 +358,8 @@ def _culprit(
 
 
 def _expected(settings_class: type, name: str) -> str:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-    kinds = _types(typing.get_type_hints(settings_class)[name])
-    named = [words.get(kind, "a path") for kind in kinds if kind is not types.NoneType]
+    kinds = union_types(typing.get_type_hints(settings_class)[name])
+    named = [ARTICLES.get(kind, "a path") for kind in kinds if kind is not types.NoneType]
     return " or ".join([*named, "null"] if types.NoneType in kinds else named)
 
 
@@ -398,11 +369,14 @@ def _positional(name: str, settings_class: type, values: list[str]) -> dict[str,
         if values:
             raise UsageError(f"unexpected {values[0]!r}; options of relatum {name} start with --")
         return {}
-    if typing.get_origin(typing.get_type_hints(settings_class)[place.name]) is list:
+    kind = typing.get_type_hints(settings_class)[place.name]
+    if typing.get_origin(kind) is list:
         return {place.name: [Path(value) for value in values]}
+    if not values and _may_lack(place):
+        return {}
     if len(values) != 1:
         raise UsageError(f"relatum {name} takes one {place.name.upper()}, got {len(values)}")
-    return {place.name: Path(values[0])}
+    return {place.name: Path(values[0]) if Path in union_types(kind) else values[0]}
 
 
 def _show_warning(message: Warning | str, *details: Any, **more: Any) -> None:

@@ -201,6 +201,22 @@ def test_words_fit_a_page():
     assert max(map(len, paired.splitlines())) <= 100 and "Few-shot" not in paired
 
 
+@pytest.mark.parametrize("columns", [20, 60, 80, 300])
+def test_words_fit_the_terminal(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = str(FULL).splitlines()
+    assert max(map(len, lines)) <= min(100, max(60, columns))
+    numbers = [int(line.split()[0]) for line in lines if line[1:3] == "  " and line[0].isdigit()]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_bound_above_one_certifies_nothing():
+    loose = certify(ROWS[::10], LABELS[::10], radius=9.0)
+    assert loose.certified is not None and loose.certified > 1
+    text = " ".join(str(loose).split())
+    assert "nothing is certified, as" in text or "nothing, as no error is above 100 %" in text
+
+
 def test_it_goes_through_json_and_back():
     entries = FULL.to_dict()
     text = json.dumps(entries, allow_nan=False)

@@ -170,7 +170,7 @@ def test_what_was_run_and_came_to_nothing_is_not_called_not_run():
 
 
 def test_the_command_on_a_page_makes_its_cells():
-    assert Stability().command("stability") == "relatum reproduce stability --preset paper"
+    assert Stability().command("stability") == "relatum reproduce stability --preset cpu"
     given = SpeechBatchSize(preset="cpu", seeds=3, cells="rpc-*", jobs=2, page=Path("a.md"))
     assert given.command("x") == "relatum reproduce x --preset cpu --seeds 3 --cells 'rpc-*'"
 

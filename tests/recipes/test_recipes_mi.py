@@ -167,3 +167,19 @@ def test_the_bar_shows_on_a_terminal_only(data, monkeypatch):
         with console.capture() as captured:
             mi.main(mi.MI(data=data, x="a", y="b", method="ksg,cpc", progress=progress), console)
         assert ("/2" in captured.get()) == shown
+
+
+def test_the_critic_of_trained_methods_alone(capsys, data, tmp_path):
+    values = []
+    for critic in ("kernel", "separable"):
+        file = tmp_path / f"{critic}.json"
+        code, _, _ = run(
+            capsys, data, "--method", "rpc,gaussian", "--permutations", "0", "--folds", "2",
+            "--critic", critic, "--json", str(file),
+        )  # fmt: skip
+        assert code == 0
+        values.append([e["value"] for e in json.loads(file.read_text())["estimates"]])
+    assert values[0][0] != values[1][0]
+    assert values[0][1] == values[1][1]
+    code, _, err = run(capsys, data, "--method", "ksg", "--critic", "kernel")
+    assert code == 2 and "critic belongs to rpc, cpc" in err

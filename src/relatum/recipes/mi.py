@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..mi.estimate import METHODS, estimate_mi
+from ..mi.fitting import CRITICS
+from ..mi.methods import TRAINED
 from ..mi.result import KINDS, MIEstimate
 from ..report.mi_page import mi_page
 from ..runs import atomic_write, environment, strict_json
@@ -37,16 +39,25 @@ class MI:
     """File: .csv or .tsv with a line of names, .parquet, .npy (n, d) or .npz."""
 
     x: str = "x"
-    """Columns of one side: names (a,b), numbers from 0 (0,3), ranges with both ends (a:c, 0:4).
-    Where a field holds several numbers a row (npz, parquet): key, key[3] or key[0:4]."""
+    """Columns of one side: names (a,b), patterns ('gene_*', in quotes), numbers from 0 (0,3),
+    ranges with both ends (a:c, 0:4). Where a field holds several numbers a row (npz, parquet): key,
+    key[3] or key[0:4]."""
 
     y: str = "y"
     """Columns of the other side. The order of sides makes no difference."""
 
     method: str = "rpc,ksg,gaussian"
-    """Methods separated by commas, or all. gaussian: exact for normal data, blind to what
-    correlations do not show. ksg: nearest neighbours, for few columns. discrete, mixed, histogram:
-    for classes and counts. rpc and the others: a network is trained, for many columns or rows."""
+    """Methods separated by commas, or all. Without training: gaussian (exact for normal data, blind
+    to what correlations do not show), ksg (nearest neighbours, for few columns), discrete, mixed,
+    histogram (for classes and counts). By a trained critic, for many columns or rows: rpc, chi2,
+    smile (plug-in: err to either side); cpc, nwj, js, tuba (lower bounds); dv, mine (the same, but
+    biased upwards in few rows). By two trained densities: doe, doe-logistic (a difference, errs to
+    either side)."""
+
+    critic: str | None = choice(None, CRITICS)
+    """Methods of a trained critic: kernel = a closed form without a network, several times as fast;
+    residual = a network added to that; joint, separable = networks alone. Default: residual, and
+    kernel for chi2."""
 
     seed: int = 0
     """Seed of splits, resampling and training."""
@@ -99,6 +110,8 @@ class MI:
                 raise unknown("method", name, METHODS)
         if len(set(self.methods)) < len(self.methods):
             raise ValueError(f"method names {self.method!r} hold one of them twice")
+        if self.critic is not None and not any(name in TRAINED for name in self.methods):
+            raise ValueError(f"critic belongs to {', '.join(TRAINED)}, got method {self.method}")
         if not 0 < self.level < 1:
             raise ValueError(f"level must be between 0 and 1, got {self.level}")
         if self.permutations < 0:
@@ -157,6 +170,9 @@ def _estimates(
     found: list[MIEstimate] = []
     refused: dict[str, str] = {}
     for method, progress in _shown(settings, console):
+        own: dict[str, Any] = {}
+        if settings.critic is not None and method in TRAINED:
+            own["critic"] = settings.critic
         try:
             estimate = estimate_mi(
                 data.x,
@@ -170,6 +186,7 @@ def _estimates(
                 permutations=settings.permutations,
                 progress=progress,
                 seeds=settings.seeds,
+                **own,
             )
         except ValueError as error:
             refused[method] = str(error)
@@ -211,6 +228,7 @@ def _record(
         "block_length": settings.block_length,
         "unit": settings.unit,
         "level": settings.level,
+        "critic": settings.critic,
         "kinds": dict(KINDS),
         "estimates": [estimate.to_dict() for estimate in estimates],
         "refused": refused,

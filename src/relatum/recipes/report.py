@@ -7,10 +7,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ..objectives import OBJECTIVES
 from ..objectives.table import table_rows
 from ..report import render
-from ..settings import POSITIONAL
-from .tables import objective_table
+from ..settings import POSITIONAL, unknown
+from .tables import objective_card, objective_table
 
 __all__ = ["Objectives", "Report", "list_objectives", "main"]
 
@@ -49,9 +50,25 @@ def main(settings: Report, console: Console | None = None) -> Path:
 
 @dataclass(frozen=True)
 class Objectives:
-    """Print the objectives: formula, what they need of the negatives, optimum, verdicts."""
+    """Print the objectives: formula, what they need of the negatives, optimum, verdicts.
+
+    With a name, one of them with all that is known of it.
+
+    Example: relatum objectives rpc
+    """
+
+    name: str | None = field(default=None, metadata=POSITIONAL)
+    """The objective to explain, such as rpc or cpc. Default: all, in a table."""
+
+    def __post_init__(self) -> None:
+        if self.name is not None and self.name not in OBJECTIVES:
+            raise unknown("objective", self.name, OBJECTIVES)
 
 
 def list_objectives(settings: Objectives, console: Console | None = None) -> None:
-    """Prints the table that the objectives' own cards make."""
-    (console or Console()).print(objective_table(table_rows()))
+    """Prints the table that the objectives' own cards make, or the card of one."""
+    rows = table_rows()
+    shown = objective_table(rows)
+    if settings.name is not None:
+        shown = objective_card(next(row for row in rows if row["name"] == settings.name))
+    (console or Console()).print(shown)

@@ -54,10 +54,11 @@ class SpeechTable(Experiment):
     Example: relatum reproduce speech-table --preset cpu --page speech_table.md
     """
 
-    preset: str = choice("paper", PRESETS)
-    """cpu: 64 channels, linear predictors, 10 epochs of half an hour of sound, about 45 minutes on
-    two cores. gpu: the published network with linear predictors, 30 epochs, hours on one device.
-    paper: the published sizes and 200 epochs of LibriSpeech's 100 hours, days."""
+    preset: str = choice("cpu", PRESETS)
+    """cpu: 64 channels, linear predictors, 10 epochs of half an hour of sound, about 70
+    core-minutes on a quiet machine, 112 beside other work. gpu: the published network with linear
+    predictors, 30 epochs, hours on one device. paper: the published sizes and 200 epochs of
+    LibriSpeech's 100 hours, days."""
 
     data: Path | None = None
     """Folder with LibriSpeech/, converted_aligned_phones.txt, train_split.txt and test_split.txt.

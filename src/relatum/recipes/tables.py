@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..objectives import OBJECTIVES
 from ..report.finetuning import tuned_blocks
 from ..report.mi_words import amount, interval_text, verdict
 from ..report.reading import Column, group, number, open_records
 from ..report.tables import Interval, Row, accuracy_rows, columns, difference_rows, half
 
-__all__ = ["classes_table", "finetune_table", "mi_table", "objective_table", "probe_table"]
+__all__ = [
+    "classes_table",
+    "finetune_table",
+    "mi_table",
+    "objective_card",
+    "objective_table",
+    "probe_table",
+]
+
+_LETTERS: Final = {"alpha": "α", "beta": "β", "gamma": "γ", "sum": "Σ", "le": "<=", "ge": ">="}
 
 
 def probe_table(runs: Sequence[Path]) -> RenderableType:
@@ -89,6 +101,60 @@ def objective_table(rows: Sequence[Mapping[str, str]]) -> RenderableType:
         _columns("Measured here (docs/results)", rows, here),
         note,
     )
+
+
+def objective_card(row: Mapping[str, str]) -> RenderableType:
+    """All of one objective: its card, the verdicts on it, and what its docstring says."""
+    shown = {
+        "formula": "J(f), maximised",
+        "reduction": "of the negatives it needs",
+        "optimum": "optimal critic",
+        "mi_reading": "mutual information",
+        "cost": "a batch of N pairs costs",
+        "stable": "stable training",
+        "batch": "any batch size",
+        "downstream": "good downstream",
+    }
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column("", style="bold", no_wrap=True)
+    for key, title in shown.items():
+        here = row.get(f"{key}_here")
+        said = f"paper: {row[key]}; here: {here}" if here else row[key]
+        table.add_row(title, Text(said))
+    # A docstring is written for a program that draws formulas: only its prose is for a terminal.
+    prose = [part for part in _paragraphs(row["name"]) if not part.startswith(".. math")]
+    return Group(
+        Text(f"{row['title']} (--objective {row['name']})", "bold"),
+        table,
+        *(Text(f"\n{part}") for part in prose),
+    )
+
+
+def _paragraphs(name: str) -> list[str]:
+    """The docstring of an objective, its roles and TeX taken out; without references and example.
+
+    Of the parameters each is a paragraph.
+    """
+    text = inspect.getdoc(OBJECTIVES[name]) or ""
+    text = re.split(r"\n(?:Raises|References|Example):\n", text)[0]
+    text = re.sub(r":\w+(?::\w+)?:`~?([^`]*)`", lambda found: _plain(found[1]), text)
+    text = re.sub(r"\n {4}(?=\w+: )", "\n\n", text.replace("Args:", ""))
+    text = re.sub(r"``|\*\*|\*(?=\w+\*)|(?<=\w)\*(?= )", "", text)
+    parts = (" ".join(part.split()).removeprefix("where ") for part in text.split("\n\n"))
+    return [part for part in parts if part]
+
+
+def _plain(tex: str) -> str:
+    r"""Small TeX in letters: fractions with a bar, Greek as Greek.
+
+    Example:
+        >>> _plain(r"-\frac12 \alpha^2")
+        '-1/2 α²'
+    """
+    tex = re.sub(r"\\frac(\w)(\w)", r"\1/\2", tex).replace("^2", "²")
+    for word, letter in _LETTERS.items():
+        tex = tex.replace(f"\\{word}", letter)
+    return tex.replace("\\", "").replace("{", "").replace("}", "")
 
 
 def _columns(title: str, rows: Sequence[Mapping[str, str]], shown: Mapping[str, str]) -> Table:

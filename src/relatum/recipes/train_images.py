@@ -31,7 +31,7 @@ from .images.build import (
     load_images,
     read_settings,
 )
-from .images.estimate import Estimate, estimate, known_rows, made_images
+from .images.estimate import Estimate, estimate, known_rows, made_images, span
 from .images.resolve import AUTOCAST, resolve, steps_per_epoch, total_steps
 from .images.settings import TrainImages
 from .images.step import ContrastiveStep
@@ -68,6 +68,7 @@ def main(
         RunError: If ``out`` already holds a run (without ``resume``), or another one (with it).
         NonFiniteLoss: If the loss is not finite and ``on_nonfinite`` is "stop".
     """
+    asked = console is None  # by a person, not by a command of which this is a part
     console = console or Console()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -125,7 +126,7 @@ def main(
         outcome = _outcome(run, settings, networks, state, plan, nonfinite)
         outcome |= exchange(place.group, state.step - began)
         run.write_result("training", "training", outcome)
-    if console.is_terminal:
+    if asked:
         done = f"trained in {state.seconds:.0f} s; next: relatum probe {run.path}"
         console.out(done, highlight=False)
     return run
@@ -261,9 +262,9 @@ def _describe(
         f"# memory: {_memory(settings, found, processes)}\n"
         f"# arithmetic: {found.flops / 1e9:.3g} GFLOP an image and step, "
         f"{work / 1e15:{',.0f' if work > 1e16 else '.3g'}} PFLOP in all\n"
-        f"# about {_span(found.seconds(images))} on {settings.device}, at the "
+        f"# about {span(found.seconds(images))} on {settings.device}, at the "
         f"{found.pace / 1e9:.3g} GFLOP/s measured in one step; "
-        f"at 100 TFLOP/s it would be {_span(work / 1e14)}\n"
+        f"at 100 TFLOP/s it would be {span(work / 1e14)}\n"
         "# dry run: nothing was written"
     )
     console.out(text, highlight=False)
@@ -282,10 +283,3 @@ def _memory(settings: TrainImages, found: Estimate, processes: int) -> str:
         f"image for the backward pass, {image * at_a_time / 1e9:.1f} GB for {at_a_time} ({each}"
         f"32-bit; autocast saves up to half{part or ' of it'})"
     )
-
-
-def _span(seconds: float) -> str:
-    for unit, length in (("days", 86_400), ("hours", 3_600)):
-        if seconds > 2 * length:
-            return f"{seconds / length:,.1f} {unit}"
-    return f"{seconds / 60:.1f} minutes"

@@ -14,6 +14,7 @@ from ..runs import Run
 from ..settings import SettingsError, to_yaml
 from ..training import Monitor, Plan, TrainingState, build_optimizer, train
 from .continuing import Trainer, exchange, meet, open_run, take_over
+from .images.estimate import span
 from .images.resolve import found_device
 from .speech import (
     PredictionStep,
@@ -53,6 +54,7 @@ def main(
         RunError: If ``out`` already holds a run (without ``resume``), or another one (with it).
         NonFiniteLoss: If the loss is not finite.
     """
+    asked = console is None  # by a person, not by a command of which this is a part
     console = console or Console()
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -95,7 +97,7 @@ def main(
         outcome = _outcome(run, settings, networks, state, plan)
         outcome |= exchange(place.group, state.step - began)
         run.write_result("training", "training", outcome)
-    if console.is_terminal:
+    if asked:
         done = f"trained in {state.seconds:.0f} s; next: relatum probe speech {run.path}"
         console.out(done, highlight=False)
     return run
@@ -201,7 +203,7 @@ def _describe(
     rows, seed = next(plan.batches(0))
     began = time.perf_counter()
     torch.autograd.backward(step(rows, seed).loss)
-    minutes = (time.perf_counter() - began) * plan.steps / 60
+    seconds = (time.perf_counter() - began) * plan.steps
     corpus = windows.corpus
     console.out(
         f"{to_yaml(settings)}"
@@ -209,7 +211,7 @@ def _describe(
         f"{corpus.seconds / 60:.1f} minutes, {len(windows)} windows\n"
         f"# {plan.steps} steps, {plan.steps_per_epoch} an epoch, {plan.warmup_steps} of warm-up; "
         f"{_count(networks):,} parameters\n"
-        f"# about {minutes:.1f} minutes on {settings.device}\n"
+        f"# about {span(seconds)} on {found_device(settings.device)}\n"
         "# dry run: nothing was written",
         highlight=False,
     )

@@ -25,8 +25,8 @@ class Monitor:
         run: Its ``metrics.jsonl`` gets one line a record, ``tensorboard/`` an event file.
         total: Number of steps.
         done: Steps already finished (a resumed run).
-        steps_per_epoch: Where there is no terminal, a line is printed after an epoch at the
-            earliest, and about six in all.
+        steps_per_epoch: Where there is no terminal, the first and the last record are printed, and
+            one after each epoch between them; at most about twenty, and six of a short training.
         tensorboard: Whether to write the event file; needs the tensorboard package.
         console: Where to show progress; None shows nothing.
     """
@@ -43,9 +43,10 @@ class Monitor:
     ) -> None:
         self.run = run
         self.console = console
-        self._every = max(steps_per_epoch, total // 6)
+        self._total = total
+        self._every = min(max(steps_per_epoch, total // 20), max(1, total // 6))
         self._window = [0.0, 0]
-        self._printed = done // self._every
+        self._printed = -1
         self._bar = _progress_bar(console) if console is not None and console.is_terminal else None
         if self._bar is not None:
             self._task = self._bar.add_task(run.name, total=total, completed=done, readings="")
@@ -90,18 +91,16 @@ class Monitor:
         if self._bar is not None:
             self._bar.update(self._task, readings=_line(record))
         elif self.console is not None:
-            if record["step"] // self._every > self._printed:
-                self._printed = record["step"] // self._every
-                text = f"{self.run.name} step {record['step']} epoch {record['epoch']:.1f}"
+            step = record["step"]
+            if step // self._every > self._printed or step == self._total:
+                self._printed = step // self._every
+                text = f"{self.run.name} step {step}/{self._total} epoch {record['epoch']:.1f}"
                 # As it is: no wrapping, and brackets in a name are no markup.
                 self.console.out(f"{text}  {_line(record)}", highlight=False)
 
 
 def _line(record: Mapping[str, Any]) -> str:
-    """The readings a person wants, in a fixed order; a dash where an objective has none.
-
-    What a recipe does not read at all is left out.
-    """
+    """The readings a person wants, in a fixed order; what an objective has not is left out."""
     shown = [
         ("loss", "loss", ".3f"),
         ("MI", "mi", ".2f"),
@@ -111,9 +110,9 @@ def _line(record: Mapping[str, Any]) -> str:
         ("pairs/s", "pairs_per_second", ".0f"),
     ]
     return "  ".join(
-        f"{label} {'—' if record.get(key) is None else format(record[key], form)}"
+        f"{label} {format(record[key], form)}"
         for label, key, form in shown
-        if key in record
+        if record.get(key) is not None
     )
 
 
@@ -126,14 +125,18 @@ def _progress_bar(console: Console | None) -> Progress:
         TextColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
 
+    # Where the terminal is narrow, the readings are cut off and nothing else.
+    rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
     return Progress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[readings]}", markup=False),
         TimeRemainingColumn(),
+        MofNCompleteColumn(),
+        BarColumn(bar_width=10),
+        TextColumn("{task.fields[readings]}", markup=False, table_column=rest),
         console=console,
+        expand=True,
     )
 
 

@@ -1,8 +1,9 @@
-"""A certificate as a person reads it: a table with its readings, at most 100 columns wide."""
+"""A certificate as a person reads it: a table with its readings, 60 to 100 columns wide."""
 
 from __future__ import annotations
 
 import math
+import shutil
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["text"]
 
-_WIDTH = 100
+_NARROW, _WIDE = 60, 100
 
 
 def text(certificate: TransferCertificate) -> str:
@@ -52,7 +53,7 @@ def _heading(certificate: TransferCertificate) -> str:
         if certificate.vacuous:
             meaning = "VACUOUS: the classifier that knows nothing has risk 1"
         verdict = f"CERTIFIED: {bound}; {meaning}. {certificate.reason}"
-    return "\n".join([title, *_wrapped(verdict, "")])
+    return "\n".join([*_wrapped(title, ""), *_wrapped(verdict, "")])
 
 
 def _short(certificate: TransferCertificate) -> str:
@@ -69,7 +70,12 @@ def _short(certificate: TransferCertificate) -> str:
     if point is not None:
         first = "Contrasting pairs alone bounds the error between two classes by"
         sure = "" if certain is None else f"; certified: {_percent(certain)}"
-        words.append(f"{first} {_percent(point)} (an estimate{sure}).")
+        if certain is not None and certain > 1:
+            sure = f"; nothing is certified, as {_percent(certain)} is above 100 %"
+        if point > 1:
+            words.append(f"{first} {_percent(point)}: nothing, as no error is above 100 %.")
+        else:
+            words.append(f"{first} {_percent(point)} (an estimate{sure}).")
     return "\n".join(_wrapped(" ".join(["In short:", *words]), "")) if words else ""
 
 
@@ -79,8 +85,8 @@ def _percent(share: float) -> str:
 
 def _lines(lines: Sequence[CertificateLine]) -> str:
     blocks = []
-    for group, members in groupby(lines, key=lambda line: line.group):
-        rows = [f"{group}  {GROUPS[group]}"]
+    for number, (group, members) in enumerate(groupby(lines, key=lambda line: line.group), 1):
+        rows = _wrapped(GROUPS[group], f"{number}  ")
         for line in members:
             error = f"± {_number(line.standard_error)}" if _known(line.standard_error) else ""
             start = f"   {line.symbol:<17}{_number(line.value):>8} {error:<8}  "
@@ -92,11 +98,14 @@ def _lines(lines: Sequence[CertificateLine]) -> str:
 def _few_shot(certificate: TransferCertificate) -> str:
     if not certificate.few_shot:
         return ""
-    head = "   labels per class   risk L^≠_b        error of two      top-1 error       of one draw"
-    rows = [
-        "Few-shot curve: the mean classifier of so many labelled rows per class, predicted",
-        head,
-    ]
+    first, cell = ("labels per class", 18) if _width() >= 90 else ("rows", 14)
+    titles = ("risk L^≠_b", "error of two", "top-1 error")
+    rows = _wrapped(
+        "Few-shot curve: the mean classifier of so many labelled rows per class, predicted; ± of a "
+        "draw at the end",
+        "",
+    )
+    rows.append(f"   {first}   " + "".join(f"{title:<{cell}}" for title in titles) + "draw")
     for shot in certificate.few_shot:
         cells = [
             f"{_number(value)} ± {_number(error)}" if _known(error) else _number(value)
@@ -107,26 +116,29 @@ def _few_shot(certificate: TransferCertificate) -> str:
             )
         ]
         spread = f"± {_number(shot.top1_spread)}"
-        rows.append(f"   {shot.shots:>16}   " + "".join(f"{x:<18}" for x in cells) + spread)
+        told = "".join(f"{x:<{cell}}" for x in cells)
+        rows.append(f"   {shot.shots:>{len(first)}}   {told}{spread}")
     return "\n".join(rows)
 
 
 def _costly(certificate: TransferCertificate) -> str:
     if not certificate.costly:
         return ""
-    rows = ["Class pairs that cost most (one-shot risk, part of the whole)"]
+    rows = ["Class pairs that cost most (one-shot risk, share of all)"]
     for pair in certificate.costly[:5]:
-        names = textwrap.shorten(f"{pair.class_a} / {pair.class_b}", 40, placeholder="...")
+        room = min(40, _width() - 33)
+        names = textwrap.shorten(f"{pair.class_a} / {pair.class_b}", room, placeholder="...")
         error = f"± {_number(pair.standard_error)}" if _known(pair.standard_error) else ""
         share = f"{100 * pair.share:5.1f} %" if _known(pair.share) else ""
-        rows.append(f"   {names:<42}{_number(pair.risk):>8} {error:<10}{share}")
+        rows.append(f"   {names:<{room + 2}}{_number(pair.risk):>8} {error:<10}{share}")
     return "\n".join(rows)
 
 
 def _diagnostics(certificate: TransferCertificate) -> str:
     if not certificate.diagnostics:
         return ""
-    rows = ["9  What the embeddings look like (no bound attached)"]
+    number = len({line.group for line in certificate.lines}) + 1
+    rows = [f"{number}  What the embeddings look like (no bound attached)"]
     for name, value in certificate.diagnostics.items():
         shown = f"{value:d}" if isinstance(value, int) else _number(value)
         rows += _wrapped(DIAGNOSTICS[name], f"   {name:<17}{shown:>8}           ")
@@ -145,7 +157,12 @@ def _list(title: str, entries: Sequence[str]) -> str:
 
 
 def _wrapped(words: str, start: str) -> list[str]:
-    return textwrap.wrap(words, _WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
+    return textwrap.wrap(words, _width(), initial_indent=start, subsequent_indent=" " * len(start))
+
+
+def _width() -> int:
+    """That of the terminal, within what can be read; the widest where there is no terminal."""
+    return max(_NARROW, min(_WIDE, shutil.get_terminal_size((_WIDE, 24)).columns))
 
 
 def _number(value: float) -> str:

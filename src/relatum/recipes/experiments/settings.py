@@ -18,7 +18,7 @@ __all__ = ["Experiment"]
 class Experiment:
     """Options of a reproduction; each command says what its presets are."""
 
-    preset: str = choice("paper", ("cpu", "gpu", "paper"))
+    preset: str = choice("cpu", ("cpu", "gpu", "paper"))
 
     data: Path | None = None
     """Folder of the data. Default: the data set's name in the folder $RELATUM_DATA, else in data or

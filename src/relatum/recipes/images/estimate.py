@@ -30,7 +30,7 @@ from .resolve import set_name, stored_size
 from .settings import TrainImages
 from .step import ContrastiveStep
 
-__all__ = ["Estimate", "estimate", "known_rows", "made_images"]
+__all__ = ["Estimate", "estimate", "known_rows", "made_images", "span"]
 
 ROWS: Final = {
     "mnist5k": 4_000,
@@ -199,3 +199,16 @@ def _kept(weights: dict[str, Tensor]) -> Iterator[dict[int, int]]:
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         yield kept
+
+
+def span(seconds: float) -> str:
+    """A time in the unit that suits it.
+
+    Example:
+        >>> span(90), span(3235.8 * 60)
+        ('1.5 minutes', '2.2 days')
+    """
+    for unit, length in (("days", 86_400), ("hours", 3_600)):
+        if seconds > 2 * length:
+            return f"{seconds / length:,.1f} {unit}"
+    return f"{seconds / 60:.1f} minutes"

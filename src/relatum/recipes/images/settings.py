@@ -239,7 +239,8 @@ class TrainImages:
     """The run directory."""
 
     resume: bool = False
-    """Continue the run in --out from its last checkpoint; all other settings must be the same."""
+    """Continue a run from its last checkpoint, by its own settings: --config RUN/config.yaml
+    --resume. Without the file, all options must be repeated as they were."""
 
     dry_run: bool = False
     """Only print the settings in full and the sizes, then stop."""
