@@ -19,6 +19,14 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
     assert (tmp_path / "a").read_bytes() == b"old"
 
 
+def test_where_nothing_can_be_written_the_place_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="^cannot write .*file/a/b: Not a directory$"):
+        atomic_write(tmp_path / "file" / "a" / "b", b"new")
+    with pytest.raises(OSError, match="^cannot write .*file/run/environment.json: "):
+        Run.create(tmp_path / "file" / "run", "a: 1\n")
+
+
 @pytest.mark.parametrize("name", ["results/probe.json", "metrics.jsonl", "checkpoints/last.pt"])
 def test_a_folder_with_remains_of_a_run_is_refused(tmp_path, name):
     (tmp_path / "run" / name).parent.mkdir(parents=True)

@@ -40,8 +40,12 @@ def check_relative_parameters(alpha: float, beta: float, gamma: float) -> None:
         ValueError: Naming the weight and its value.
     """
     for name, value in (("alpha", alpha), ("beta", beta), ("gamma", gamma)):
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} must be a finite number >= 0, got {value}")
+        try:
+            right = math.isfinite(value) and value >= 0
+        except TypeError:
+            right = False
+        if not right:
+            raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
 
 
 def _check_optimum(alpha: float, beta: float, gamma: float) -> None:

@@ -14,6 +14,7 @@ Stages of a job (train, probe, embed, report) meet only here, so each can be rep
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -85,17 +86,25 @@ def _key(key: object) -> str:
 
 def atomic_write(path: Path, data: bytes) -> None:
     """Writes `data` to `path` so that a kill leaves either the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        _removed(temporary)
+        raise OSError(f"cannot write {path}: {error.strerror or error}") from error
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _removed(temporary)
         raise
+
+
+def _removed(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def environment() -> dict[str, Any]:

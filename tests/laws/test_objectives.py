@@ -4,6 +4,8 @@ An integer table of counts is expanded to samples, and all pairs are negatives, 
 exactly the empirical joint law and the product of its marginals. No training, no tolerance games.
 """
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ import torch
 from relatum import OBJECTIVES, RPC, chi_square
 from relatum.base import DensityRatioObjective, InformationObjective, MomentObjective, Scores
 from relatum.objectives.table import table_rows
+from relatum.relative import check_relative_parameters
 from relatum.scores import PooledNegatives, from_matrix
 from relatum.scores.strategies import Dense
 
@@ -130,6 +133,13 @@ def test_information_outside_the_range_is_nan():
 def test_weights_outside_their_range_are_named(name, value):
     with pytest.raises(ValueError, match=rf"{name} must be a finite number >= 0, got"):
         RPC(**{name: value})
+
+
+@pytest.mark.parametrize("value", ["a", None])
+def test_a_weight_that_is_no_number_is_named(value):
+    unchecked = inspect.unwrap(check_relative_parameters)  # tests check types before
+    with pytest.raises(ValueError, match=f"alpha must be a finite number >= 0, got {value!r}"):
+        unchecked(value, 0.1, 1.0)
 
 
 def test_unbounded_corners_warn():

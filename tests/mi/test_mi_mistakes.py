@@ -21,6 +21,10 @@ def normal(n, d=1, noise=1.0, seed=0):
         ({"outside": "clip"}, "outside must be one of .*got 'clip'"),
         ({"objective": 1}, "'objective' is no option of method 'rpc'"),
         ({"valid": 1}, "'valid' is no option of method 'rpc'"),
+        (
+            {"method": "ksg", "neighbors": 3},
+            "'neighbors' of method 'ksg'; known are k, standardise",
+        ),
         ({"method": "doe", "family": "logistic"}, "'family' is no option of method 'doe'"),
     ],
 )

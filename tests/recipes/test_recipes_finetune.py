@@ -364,6 +364,8 @@ def test_the_first_layers_of_the_trained_head_are_tuned_too(runs):
     assert torch.equal(first[0].weight, stored["layers.0.weight"])
     assert len(first) == 3  # dense, normalisation, ReLU
     assert finetune.head_layers(run, 0) is None
+    with pytest.raises(ValueError, match="head_layers must be from 0 to 3, .* dense layers; got 9"):
+        finetune.head_layers(run, 9)
     (payload,) = finetune.main(
         finetune.FineTune(runs=[runs[0]], head_layers=1, label_fraction="1", epochs=0.1), QUIET
     )

@@ -84,8 +84,12 @@ def test_all_rows_are_used_over_a_few_epochs():
 
 
 def test_a_set_smaller_than_a_step_is_refused():
-    with pytest.raises(ValueError, match="23 rows do not fill one step"):
+    with pytest.raises(
+        ValueError, match="23 rows do not fill one step of batch_size 8 x accumulate_steps 3; use"
+    ):
         plan(batch_size=8, accumulate_steps=3)
+    with pytest.raises(ValueError, match="23 rows do not fill one step of batch_size 24; use a"):
+        plan(batch_size=24)
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
         plan(steps=0)
 

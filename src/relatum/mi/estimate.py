@@ -12,7 +12,7 @@ import numpy as np
 
 from .columns import Sides, aligned, read_sides
 from .intervals import Interval, bootstrap, check_resampling
-from .methods import DOE, METHODS, READERS, TRAINED
+from .methods import DOE, METHODS, READERS, TRAINED, check_reader
 from .reading import ROUNDING, Reading
 from .remarks import remarks
 from .result import MIEstimate
@@ -259,12 +259,8 @@ def _stepper(progress: Progress | None, turn: int, seeds: int) -> Progress | Non
 def _read(sides: Sides, how: _How, progress: Progress | None) -> _Found:
     """A method without training, and its p-value by permuted rows."""
     reader = READERS[how.method]
-    try:
-        reading = reader(sides.x, sides.y, **how.options)
-    except TypeError as error:
-        if "unexpected keyword" not in str(error):
-            raise
-        raise ValueError(f"method {how.method!r}: {str(error).split('() ')[-1]}") from None
+    check_reader(how.method, how.options)
+    reading = reader(sides.x, sides.y, **how.options)
     if how.permutations == 0 or how.groups is not None:
         return _Found(reading, _no_p(how))
     n, gap, count, above = len(sides.y), how.block_length, how.permutations, 0

@@ -14,6 +14,7 @@ from jaxtyping import Float64
 from .columns import Sides, read_sides
 from .discrete import discrete, mixed
 from .estimate import METHODS, READERS, estimate_mi
+from .methods import check_reader
 from .reading import ROUNDING
 
 __all__ = ["MIMatrix", "MIRanking", "mutual_information_matrix"]
@@ -159,6 +160,7 @@ def mutual_information_matrix(
 def _estimator(method: str, seed: int, options: dict[str, Any]) -> _Pair:
     """The method as a function of two columns; those without training need no interval here."""
     if method in READERS:
+        check_reader(method, options)
         return lambda x, y: float(READERS[method](x, y, **options).value)
     return lambda x, y: estimate_mi(x, y, method=method, seed=seed, permutations=0, **options).value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, get_args
@@ -30,7 +31,16 @@ from .objectives import MINE, SMILE, TUBA
 from .reading import Reading
 from .readouts import Outside, ReadOut, log_ratio_of_mean_score, mean_log_ratio
 
-__all__ = ["DOE", "METHODS", "READERS", "TRAINED", "Trained", "relative_method", "trained_method"]
+__all__ = [
+    "DOE",
+    "METHODS",
+    "READERS",
+    "TRAINED",
+    "Trained",
+    "check_reader",
+    "relative_method",
+    "trained_method",
+]
 
 Logs = Float64[np.ndarray, "n k"]
 
@@ -175,6 +185,23 @@ READERS: Final[dict[str, Callable[..., Reading]]] = {
     "histogram": histogram,
 }
 """Methods that need no training: functions of two arrays."""
+
+
+def check_reader(method: str, options: Mapping[str, Any]) -> None:
+    """Refuses options that a method without training does not have.
+
+    Raises:
+        ValueError: Naming those it has.
+    """
+    known = list(inspect.signature(READERS[method]).parameters)[2:]
+    for name in options:
+        if name not in known:
+            raise ValueError(
+                f"unknown option {name!r} of method {method!r}; known are {', '.join(known)}"
+                if known
+                else f"method {method!r} has no options, got {name!r}"
+            )
+
 
 METHODS: Final[dict[str, str]] = {
     "rpc": "relative predictive coding, E_P log r̂ of a critic held in range",

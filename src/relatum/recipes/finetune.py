@@ -232,7 +232,15 @@ def head_layers(run: Run, count: int) -> nn.Module | None:
     Raises:
         ValueError: If there are not so many.
     """
-    return None if count == 0 else trained_head(run).upto(count)
+    if count == 0:
+        return None
+    head = trained_head(run)
+    if count >= len(head.widths):
+        raise ValueError(
+            f"head_layers must be from 0 to {len(head.widths) - 1}, as many as the head of "
+            f"{run.path} has dense layers; got {count}"
+        )
+    return head.upto(count)
 
 
 def _stored(run: Run) -> dict[str, Any]:

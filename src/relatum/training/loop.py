@@ -145,9 +145,10 @@ class Plan:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.steps_per_epoch < 1:
             apart = "" if self.groups is None else " from one group each"
+            many = f" x accumulate_steps {self.accumulate_steps}"
             raise ValueError(
-                f"{self.rows} rows do not fill one step of batch_size {self.batch_size}{apart} x "
-                f"accumulate_steps {self.accumulate_steps}; use a smaller batch"
+                f"{self.rows} rows do not fill one step of batch_size {self.batch_size}{apart}"
+                f"{many if self.accumulate_steps > 1 else ''}; use a smaller batch_size"
             )
         if self.gradient_clip is not None and self.gradient_clip <= 0:
             raise ValueError(f"gradient_clip must be positive, got {self.gradient_clip}")

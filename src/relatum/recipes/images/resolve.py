@@ -57,9 +57,10 @@ def steps_per_epoch(settings: TrainImages, rows: int) -> int:
     """
     images = settings.batch_size * settings.accumulate_steps
     if rows < images:
+        many = f" x accumulate_steps {settings.accumulate_steps}"
         raise ValueError(
-            f"{rows} training images do not fill one step of batch_size {settings.batch_size} x "
-            f"accumulate_steps {settings.accumulate_steps}; use a smaller batch_size"
+            f"{rows} training images do not fill one step of batch_size {settings.batch_size}"
+            f"{many if settings.accumulate_steps > 1 else ''}; use a smaller batch_size"
         )
     return rows // images
 
