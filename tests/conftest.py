@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 install_import_hook(
@@ -11,6 +12,10 @@ install_import_hook(
      "relatum.scores", "relatum.surrogates"],
     "beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))",
 )  # fmt: skip
+
+# How long an example takes says more of the machine than of the code.
+settings.register_profile("relatum", deadline=None)
+settings.load_profile("relatum")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

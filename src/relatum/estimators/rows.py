@@ -122,7 +122,10 @@ def check_settings(model: Any, *, one_side: bool) -> None:
 
 
 def _check_used(model: Any, one_side: bool) -> None:
-    """Refuses settings that would have no effect, unless they have their defaults."""
+    """Warns of settings that have no effect, unless they have their defaults.
+
+    No error: a search over several starts may hold the setting of one of them.
+    """
     defaults = inspect.signature(type(model)).parameters
     for name, used, owner in (
         ("ridge", model.start == "exact", "start='exact'"),
@@ -131,4 +134,5 @@ def _check_used(model: Any, one_side: bool) -> None:
     ):
         value = getattr(model, name)
         if not used and value != defaults[name].default:
-            raise ValueError(f"{name} belongs to {owner}: {name}={value} would have no effect")
+            said = f"{name} belongs to {owner}: {name}={value} has no effect"
+            warnings.warn(said, UserWarning, stacklevel=2)

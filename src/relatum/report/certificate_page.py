@@ -91,9 +91,13 @@ def _verdict(record: Mapping[str, Any]) -> list[str]:
             f"{100 * found['pairwise_error']:.1f} % between two classes{among}."
         )
     if found.get("certificate_point") is not None:
+        point = found["certificate_point"]
         texts.append(
-            "Contrasting pairs alone bounds the error between two classes by "
-            f"{100 * found['certificate_point']:.1f} %, as estimated and without confidence."
+            f"Contrasting pairs alone bounds the error between two classes by {100 * point:.1f} %, "
+            "as estimated and without confidence."
+            if point < 1
+            else "Contrasting pairs alone certifies nothing here: the bound, as estimated, is "
+            f"{100 * point:.1f} %."
         )
     return texts
 
