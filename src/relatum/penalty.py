@@ -29,8 +29,10 @@ def gradient_penalty(
 
     with c the target; two-sided, :math:`(\|\nabla f\| - c)^2`. The gradient is taken with respect
     to both *inputs* of the pair, per pair, so the critic given here runs from the networks' inputs
-    to the score, and must not mix pairs: put batch normalisation in evaluation mode. A pair whose
-    gradient vanishes contributes its value and no gradient (never NaN).
+    to the score, and must not mix pairs: hold the statistics of batch normalisation
+    (:func:`relatum.models.held_statistics`; those of evaluation mode are of earlier weights, which
+    smaller ones escape). A pair whose gradient vanishes contributes its value and no gradient
+    (never NaN).
 
     Args:
         critic_of_inputs: Takes (x, y) and gives n scores.
