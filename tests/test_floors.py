@@ -43,7 +43,9 @@ ALLOWED: dict[str, set[str]] = {
         "losses", "mi", "models", "objectives", "penalty", "probes", "relative", "report", "runs",
         "scores", "settings", "surrogates", "training",
     },
-    "cli": {"recipes", "settings", "runs"},
+    "commands": set(),
+    "help_pages": set(),
+    "cli": {"commands", "help_pages", "recipes", "settings", "runs"},
     "__main__": {"cli"},
     "__init__": {
         "critics", "distributed", "estimators", "latent_class", "losses", "mi", "objectives",

@@ -308,7 +308,8 @@ def test_the_authors_curves(shared_data):
 
 
 def test_settings():
-    paper = Staircase().plan()
+    assert Staircase() == Staircase(preset="cpu")
+    paper = Staircase(preset="paper").plan()
     assert (paper.steps, paper.width, paper.batch_size, paper.seeds) == (20_000, 512, 128, 3)
     assert len(paper.cells()) == 3 * 2 * len(TRAININGS)
     assert len(Staircase(preset="rpc-long").plan().cells()) == 2 * 2 * 2

@@ -64,7 +64,8 @@ def resolve(settings: TrainSpeech) -> TrainSpeech:
         if value is not None and name not in known:
             raise SettingsError(f"objective {settings.objective!r} has no parameter {name}")
     if settings.predictor != "transformer":
-        check_used(settings, "heads feedforward dropout", "predictor transformer")
+        names = "heads feedforward dropout" if settings.dropout else "heads feedforward"
+        check_used(settings, names, "predictor transformer")
     if settings.penalty is not None and settings.objective != "wpc":
         raise SettingsError(f"penalty belongs to wpc; objective {settings.objective!r} has none")
     penalty = 10.0 if settings.objective == "wpc" and settings.penalty is None else settings.penalty
