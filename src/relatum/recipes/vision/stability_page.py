@@ -108,7 +108,7 @@ def _findings(groups: Groups) -> list[str]:
         stood = [_NAMES[name] for name in runs if name not in fell]
         said = [f"{_NAMES[name]} at step {', '.join(map(str, at))}" for name, at in fell.items()]
         lines.append(
-            f"With {title}: not finite {'; '.join(said) or 'nowhere'}; "
+            f"With {title}: ended early {'; '.join(said) or 'none'}; "
             f"finite to the end {', '.join(stood) or 'none'}."
         )
     if raw.keys() >= {"dv", "nwj", "cpc", "rpc"}:
